@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.state import Group, JoinedMember, MemberId
 
-T = TypeVar("T")
 _CLOSE_SECONDS = 0.005
 """How often `close` looks whether another thread has ended its call."""
 
@@ -186,22 +185,12 @@ class Worker(Client):
         `group.instance.id`, `NoCluster`, `LogError`, and what the runner raises. If a store does not answer, it tries
         again.
         """
-        return self._alone(partial(self._poll, timeout_ms))
-
-    def run(self) -> None:
-        """Poll until the worker is closed, by another thread or by its runner. Raises what `poll` raises."""
-        while not self._closed.is_set():
-            with contextlib.suppress(Closed):
-                self.poll(timeout_ms=1000)
-
-    def _alone(self, act: Callable[[], T]) -> T:
-        """Return what `act` returns. Refuse a second thread, a call by the runner, and everything after `close`."""
         if self._turn.is_mine:
             raise InvalidInput("a TaskRunner cannot poll, nor can a signal handler; return, and poll afterwards")
         if self._closed.is_set():
             raise Closed("this Worker is closed; make a new one")
         try:
-            return self._turn.call(act)
+            return self._turn.call(partial(self._poll, timeout_ms))
         except Busy:
             raise InvalidInput("this Worker is in use by another thread; use one Worker for each thread") from None
         finally:
@@ -209,18 +198,20 @@ class Worker(Client):
                 with contextlib.suppress(Busy):
                     self._turn.call(self._leave)
 
+    def run(self) -> None:
+        """Poll until the worker is closed, by another thread or by its runner. Raises what `poll` raises."""
+        while not self._closed.is_set():
+            with contextlib.suppress(Closed):
+                self.poll(timeout_ms=1000)
+
     def _poll(self, timeout_ms: float) -> frozenset[str]:
-        try:
-            self._thread.start()
-            deadline = monotonic() + timeout_ms / 1000
-            while True:
-                self._member.poll()
-                left = deadline - monotonic()
-                if left <= 0 or self._closed.wait(min(self._member.pause(), left)):
-                    return self.tasks
-        finally:
-            if self._closed.is_set():
-                self._leave()
+        self._thread.start()
+        deadline = monotonic() + timeout_ms / 1000
+        while True:
+            self._member.poll()
+            left = deadline - monotonic()
+            if left <= 0 or self._closed.wait(min(self._member.pause(), left)):
+                return self.tasks
 
     def close(self) -> None:
         """Stop all tasks and leave the group, unless the worker is a static member. For any thread.

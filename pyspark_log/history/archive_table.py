@@ -133,7 +133,8 @@ class ArchiveTable(NamedTuple):
     def _held(self, frame: DataFrame) -> DataFrame:
         """Return rows as the table holds them, after its columns were made as wide as these. Raises `InvalidInput`."""
         stored = self.rows(self.version()).schema
-        held = _held_type(stored, frame.schema)
+        held = _wider(stored, frame.schema)
+        assert isinstance(held, StructType)
         for path, narrow, wide in _changed(stored, held):
             properties = self.spark.sql(f"DESCRIBE DETAIL {self.identifier}").select("properties").head()
             assert properties is not None
@@ -205,13 +206,6 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n", 1)[0][:500]
 
 
-def _held_type(stored: StructType, rows: StructType) -> StructType:
-    """Return the columns of `rows`, each with the table's type if that is the wider one."""
-    held = _wider(stored, rows)
-    assert isinstance(held, StructType)
-    return held
-
-
 def _changed(stored: DataType, wanted: DataType, path: str = "") -> Iterator[tuple[str, DataType, DataType]]:
     """Yield the columns and nested fields that both have with other types: the path in SQL, and the two types."""
     match stored, wanted:
@@ -232,6 +226,7 @@ def _changed(stored: DataType, wanted: DataType, path: str = "") -> Iterator[tup
 
 
 def _wider(stored: DataType, rows: DataType) -> DataType:
+    """Return the type of `rows`, in which each column has the table's type if that is the wider one."""
     match stored, rows:
         case StructType(), StructType():
             known = {each.name.lower(): each.dataType for each in stored}

@@ -133,7 +133,7 @@ def struct(**columns):
 def test_columns_of_a_table_are_not_made_narrower_by_narrower_rows():
     stored = struct(n=LongType(), f=DoubleType(), s=struct(n=LongType()), a=ArrayType(LongType()), t=StringType())
     rows = struct(N=IntegerType(), f=FloatType(), s=struct(n=IntegerType()), a=ArrayType(IntegerType()), u=LongType())
-    held = archive_table._held_type(stored, rows)
+    held = archive_table._wider(stored, rows)
     assert held == struct(N=LongType(), f=DoubleType(), s=struct(n=LongType()), a=ArrayType(LongType()), u=LongType())
     assert list(archive_table._changed(stored, held)) == []
 
@@ -143,7 +143,7 @@ def test_columns_of_a_table_that_are_too_narrow_are_named():
         struct(s=struct(n=IntegerType()), a=ArrayType(FloatType())),
         struct(s=struct(n=LongType()), a=ArrayType(DoubleType())),
     )
-    held = archive_table._held_type(stored, rows)
+    held = archive_table._wider(stored, rows)
     assert held == rows
     assert list(archive_table._changed(stored, held)) == [
         ("`s`.`n`", IntegerType(), LongType()),
