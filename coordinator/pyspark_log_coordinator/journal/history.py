@@ -1,6 +1,6 @@
 """The history of a journal: its entries and earlier states, read anew while other processes append and trim.
 
-If the first entries were trimmed, the history begins at the oldest snapshot after which every entry is kept.
+If the first entries were trimmed, the history begins at the oldest snapshot after which the next entry is kept.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
     if found is not None and found.number == number:
         state: S = found.state
         return state
-    oldest = max(_first(journal, 0), 1) if found is None else found.number
+    oldest = next((step.number for step in _steps(journal, 0)), 1) if found is None else found.number
     raise UnknownVersion(number, oldest, journal.number)
 
 
@@ -84,22 +84,21 @@ def _steps(journal: Journal[S, Any], after: int) -> Iterator[Step]:
     begin, told = _first(journal, after), 0
     while True:
         past = journal.begin()
+        steps: list[Step] = []
         try:
             if begin > 0:
                 past.load(begin)
-                if begin > told:
-                    yield Step(begin, [], past.state, past.time_ms, is_snapshot=True)
-            while past.number < journal.number:
+                steps.append(Step(begin, [], past.state, past.time_ms, is_snapshot=True))
+            while told < journal.number:
                 number, found = _next_snapshot(past, journal.number)
-                steps = _fold(past, journal, number)
+                steps += _fold(past, journal, number)
                 if found is not None:
                     _check_snapshot(past, found)
                 yield from (each for each in steps if each.number > told)
-                told = max(told, past.number)
+                told, steps = past.number, []
         except (CorruptObject, ObjectMissing) as error:
             journal.refresh()
-            first = _first(journal, max(after, told))
-            begin = first if first > begin else _begin_again(journal, max(begin, told), error)
+            begin = _begin_again(journal, max(begin, told), error)
         else:
             return
 
@@ -131,25 +130,29 @@ def _next_snapshot(past: Replay[Any, Any], newest: int) -> tuple[int, Snapshot |
 
 
 def _first(journal: Journal[Any, Any], after: int) -> int:
-    """Return the newest kept snapshot up to entry `after`, or the oldest one; 0 to begin with the first entry."""
-    past = journal.begin()
-    snapshots = _kept_snapshots(past)
-    oldest = snapshots[0] if snapshots and _is_trimmed(past, snapshots[0]) else 0
-    return max([oldest, *(each for each in snapshots if each <= after)])
+    """Return the newest kept snapshot up to entry `after`, or the oldest one; 0 to begin with the first entry.
+
+    A snapshot after which the next entry is missing was written late by a suspended process, or is back after a power
+    failure, or on a store that was unreachable.
+    """
+    snapshots = [0, *sorted(journal.objects.snapshots(everywhere=True))]
+    kept = [each for each in snapshots[:-1] if journal.entries.has(each + 1)] + snapshots[-1:]
+    return max([kept[0], *(each for each in kept if each <= after)])
 
 
 def _begin_again(journal: Journal[Any, Any], tried: int, error: LogError) -> int:
     """Return the snapshot after `tried` at which to continue after `error`. Raises `error` if it means damage.
 
-    An interrupted trimming, or a suspended process that fills a slot again, explains entries that are missing or do not
-    fit before the oldest snapshot that trimming keeps. After a trimming that reached only some of several stores, a
-    majority may have no votes for entries before any snapshot.
+    Entries that are missing or do not fit before the oldest snapshot that trimming keeps have been trimmed: that was
+    interrupted, a suspended process filled a slot or wrote a snapshot late, or some objects are back after a power
+    failure. After a trimming that reached only some of several stores, a majority may have no votes for entries before
+    any snapshot.
     """
     if not isinstance(error, (EntryMissing, OutOfChain, ObjectMissing)):
         raise error
     snapshots = sorted(journal.objects.snapshots(everywhere=True))
     if journal.place.certain:
-        snapshots = snapshots[-trimming.SNAPSHOTS_KEPT :][:1] if len(snapshots) >= trimming.SNAPSHOTS_KEPT else []
+        snapshots = snapshots[: max(1, len(snapshots) - trimming.SNAPSHOTS_KEPT + 1)]
     later = next((each for each in snapshots if each > tried), None)
     if later is None:
         raise error
@@ -162,27 +165,3 @@ def _check_snapshot(past: Replay[Any, Any], found: Snapshot) -> None:
         raise CorruptObject(past.objects.name(past.number), "its hash differs from that of the entry")
     if past.state_in(found) != past.state:
         raise CorruptObject(past.objects.name(past.number), "its state differs from that of the entries")
-
-
-def _kept_snapshots(past: Replay[Any, Any]) -> list[int]:
-    """Return the numbers of the snapshots after which all entries are kept, ascending.
-
-    Trimming keeps the newest. An older snapshot, after which an entry is missing, was written late by a suspended
-    process, or is back after a power failure, or on a store that was unreachable. Of several stores only the newest
-    snapshot is certain: while a store is silent, it is unknown which of the others trimming kept.
-    """
-    numbers = sorted(past.objects.snapshots(everywhere=True))
-    left = trimming.SNAPSHOTS_KEPT if past.place.certain else 1
-    older, newest = numbers[:-left], numbers[-left:]
-    if not older:
-        return newest
-    existing = set(past.entries.numbers_below(newest[0]))
-    first = newest[0]
-    while first - 1 in existing:
-        first -= 1
-    return [number for number in older if number + 1 >= first] + newest
-
-
-def _is_trimmed(past: Replay[Any, Any], oldest: int) -> bool:
-    """Return whether entries before the oldest snapshot are missing. After a power failure some may be back."""
-    return sum(1 for _ in past.entries.numbers_below(oldest)) < oldest - 1

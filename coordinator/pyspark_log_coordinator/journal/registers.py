@@ -42,11 +42,12 @@ from pyspark_log_storage.layout import number as digits
 from pyspark_log_storage.objects.envelope import is_whole, read_if_there, seal, unseal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import SeveralStores
     from pyspark_log_storage.stores.store import Store
+    from pyspark_log_storage.stores.store_threads import Answer
 
 _BACKOFF_SECONDS_MIN = 0.01
 _BACKOFF_SECONDS_MAX = 1.0
@@ -138,6 +139,23 @@ class Registers:
         """Return true: to find out costs as much as to read."""
         return True
 
+    def has(self, n: int) -> bool:
+        """Return whether entry `n` certainly exists. A store that does not answer may hide one.
+
+        A majority has its vote 0, which is filled or closed before anything is decided, and deleted first.
+        """
+        key = self.key(n, Register(0))
+
+        def is_enough(answers: Sequence[Answer]) -> bool:
+            return sum(each.result is True for each in answers) >= self._place.majority
+
+        settled = self._place.is_majority
+        return is_enough(
+            self._place.ask(
+                lambda store: store.exists(key), self._environment, self._patience_ms, enough=is_enough, settled=settled
+            )
+        )
+
     def is_followed(self, n: int) -> bool:
         """Return false: a majority has each entry."""
         return False
@@ -197,34 +215,10 @@ class Registers:
 
         return max(self._list(newest_in))
 
-    def numbers_below(self, n: int) -> Iterator[int]:
-        """Yield the numbers of the entries before `n` that certainly exist, in ascending order.
-
-        These are the ones of which a majority has vote 0, which is filled or closed before anything is decided, and
-        deleted first. An unreachable store may hide some, and one that was unreachable may have more.
-        """
-        counts: dict[int, int] = {}
-        for slots in self._list(lambda store: self._voted(store, n), all_within_a_second=True):
-            for slot in slots:
-                counts[slot] = counts.get(slot, 0) + 1
-        yield from sorted(slot for slot, count in counts.items() if count >= self._place.majority)
-
-    def _voted(self, store: Store, below: int) -> set[int]:
-        """Return the slots before `below` of which a store has vote 0."""
-        slots = set()
-        for key in store.list(self._folder):
-            found = parse(key.removeprefix(self._folder))
-            if found is not None and found[0] >= below:
-                break
-            if found is not None and found[1] == Register(0):
-                slots.add(found[0])
-        return slots
-
-    def _list(self, act: Callable[[Store], T], *, all_within_a_second: bool = False) -> list[T]:
-        """Return the results of `act` at a majority of the stores, or at all that answer within a second."""
+    def _list(self, act: Callable[[Store], T]) -> list[T]:
+        """Return the results of `act` at a majority of the stores."""
         is_majority = self._place.is_majority
-        enough = None if all_within_a_second else is_majority
-        answers = self._place.ask(act, self._environment, self._patience_ms, enough=enough, settled=is_majority)
+        answers = self._place.ask(act, self._environment, self._patience_ms, enough=is_majority, settled=is_majority)
         self._place.require_majority(answers, f"the journal in {self._folder} cannot be listed")
         return [each.result for each in answers if each.error is None]
 

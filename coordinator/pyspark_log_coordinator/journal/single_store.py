@@ -7,7 +7,6 @@ The store decides by put-if-absent. Several stores decide by a majority, with th
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.journal import snapshot
@@ -88,6 +87,10 @@ class EntryLog:
         """Return whether slot `n` is filled, at the least cost."""
         return self._store.exists(self._key(n))
 
+    def has(self, n: int) -> bool:
+        """Return whether entry `n` certainly exists."""
+        return self.may_have(n)
+
     def is_followed(self, n: int) -> bool:
         """Return whether the slot after `n` is filled; false in an object store, where `end_after` tells."""
         return not is_object_store(self._store) and self.may_have(n + 1)
@@ -119,10 +122,6 @@ class EntryLog:
     def leads(self, n: int) -> bool:
         """Return whether this process may propose for slot `n` without reading it first: never on one store."""
         return False
-
-    def numbers_below(self, n: int) -> Iterator[int]:
-        """Yield the numbers of the entries before `n`, in ascending order."""
-        yield from itertools.takewhile(lambda slot: slot < n, self._numbers(after=0))
 
     def _numbers(self, after: int) -> Iterator[int]:
         for key in self._store.list(self._folder, self._key(after)):

@@ -95,7 +95,6 @@ def test_a_value_on_one_of_three_stores_is_not_decided(stores):
         stores.write(number, 2, 0, b"on two")
     assert stores.open().read(1) is None
     assert stores.held(1) == [{"0": b"on one store"}, {}, {}]
-    assert list(stores.open().numbers_below(3)) == [2]
 
 
 def test_a_reader_finishes_what_it_cannot_rule_out(stores):
