@@ -16,7 +16,6 @@ that answer had a vote for it, and its snapshot shows this. What is decided in a
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from functools import partial
@@ -113,15 +112,6 @@ class Registers:
     def key(self, n: int, register: Register) -> str:
         """Return the key of a register of entry `n`, on every store."""
         return f"{self._folder}{digits(n)}.{register.ballot}{'.claim' if register.is_claim else ''}"
-
-    def keys(self, n: int) -> tuple[str, ...]:
-        """Return the keys of entry `n` on any store. Raises `StoreUnavailable` without a majority."""
-
-        def keys_in(store: Store) -> list[str]:
-            after = store.list(self._folder, f"{self._folder}{digits(n)}")
-            return list(itertools.takewhile(lambda key: slot_of(key.removeprefix(self._folder)) == n, after))
-
-        return tuple(sorted({key for keys in self._list(keys_in) for key in keys}))
 
     def read(self, n: int) -> bytes | None:
         """Return the bytes that are decided for slot `n`, or None if none were when this was called.

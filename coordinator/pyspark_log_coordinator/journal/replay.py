@@ -176,9 +176,6 @@ class Replay(Generic[S, C]):
     def _snapshot(self) -> Snapshot:
         return Snapshot(self.number, self.last_hash, msgspec.Raw(self._machine.encode_state(self.state)))
 
-    def end_keys(self) -> tuple[str, ...]:
-        return *self.entries.keys(self.number), snapshot.key(self.folder, self.number)
-
     def _fold(self, data: bytes, events: list[Any]) -> None:
         """Fold the next entry. Raises `CorruptObject`, and changes nothing, if its events cannot follow the state."""
         try:

@@ -58,9 +58,6 @@ class EntryLog:
         """Return the name of entry `n` in errors."""
         return f"journal entry {self._store.url}/{self._key(n)}"
 
-    def keys(self, n: int) -> tuple[str, ...]:
-        return (self._key(n),)
-
     def read(self, n: int) -> bytes | None:
         """Return the bytes that are decided for slot `n`, or None if none are yet."""
         return read_if_there(self._store, self._key(n))

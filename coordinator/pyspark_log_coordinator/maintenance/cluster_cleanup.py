@@ -22,7 +22,6 @@ journal in the folder has ended. So a cluster whose own journal was restored fro
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -196,14 +195,13 @@ def _delete_topic_files(
         return nothing
     if log.clock.now_ms() < state.deleted_ms + state.config.file_delete_delay_ms:
         return nothing
-    kept = journal.end_keys()
     left = objects_max
     sizes: list[int] = []
 
     def unneeded(_: str, store: Store) -> list[str]:
         nonlocal left
-        ours = (key for key in store.list(folder) if layout.is_of_topic(key, folder) and key not in kept)
-        listed = (key for key in ours if not _is_later(journal, key, folder))
+        ours = (key for key in store.list(folder) if layout.is_of_topic(key, folder))
+        listed = (key for key in ours if not _is_of_the_end(journal, key))
         keys = list(itertools.islice(listed, left))
         sizes.extend(_size(store, key) for key in keys)
         left = None if left is None else left - len(keys)
@@ -236,12 +234,13 @@ def _has_every_store(log: Log, stores: ReachableStores) -> bool:
     return not (stores.failures or log.missing_nodes or is_fenced)
 
 
-def _is_later(journal: Journal[Any, Any], key: str, folder: str) -> bool:
-    """Return whether an object is newer than the known journal: even that of a deleted topic may migrate."""
-    part, _, name = key.removeprefix(f"{folder}journal/").partition("/")
+def _is_of_the_end(journal: Journal[Any, Any], key: str) -> bool:
+    """Return whether an object is of the journal's last entry, or newer: even that of a deleted topic may migrate."""
+    part, _, name = key.removeprefix(journal.folder).partition("/")
     if part == "snapshots":
-        with contextlib.suppress(ValueError):
-            return layout.number_of_newest_first(name) > journal.number
+        return (snapshot.number_of(name) or 0) >= journal.number
+    if part == layout.entries("", journal.place.generation).rstrip("/"):
+        return journal_entry.slot_of(name) == journal.number
     return part.startswith("entries.") and int(part.removeprefix("entries.")) > journal.place.generation
 
 

@@ -14,6 +14,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, UnknownTopic
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.deleted_topics import DELAY_MS, DELETED_MS, LATER_MS, contents, end_of, filled, left_of
+from tests.support.coordinator.journal_end import end_keys
 from tests.support.coordinator.replicated_topic import ALL
 from tests.support.coordinator.rolled_nodes import breakable
 from tests.support.coordinator.stored_topic import StoredTopic
@@ -84,7 +85,7 @@ def test_what_stays_for_ever_does_not_grow_with_the_topic():
             topic.roll(partition=0)
         delete(topic)
         clean_up_cluster(topic.log)
-        _, key = topic.handle.journal.end_keys()
+        _, key = end_keys(topic.handle.journal)
         sizes.append(len(snapshot.decode(topic.store.read(key), key).state))
         assert left_of(topic) == end_of(topic)
     assert sizes[1] - sizes[0] < 30  # the digits of its numbers
@@ -122,7 +123,7 @@ def test_empty_folders_are_deleted_except_those_of_a_topic_created_again(tmp_pat
     empty = tmp_path / layout.topic_folder("t", again.topic_id) / "append"
     empty.mkdir(parents=True, exist_ok=True)
     folder = tmp_path / topic.folder
-    end = {tmp_path / key for key in topic.handle.journal.end_keys()}
+    end = {tmp_path / key for key in end_keys(topic.handle.journal)}
     folders = {each.parent for each in end} | {folder / "journal"}
     clean_up_cluster(topic.log)
     assert set(folder.rglob("*")) == end | folders
@@ -300,7 +301,7 @@ def test_a_deleted_topic_that_cannot_be_read_is_reported_and_the_others_go_on(de
         deleted.log.create_topic(name, 1)
         deleted.log.delete_topic(name)
     deleted.clock.now_ms += DELAY_MS
-    entry = min(deleted.handle.journal.end_keys())
+    entry = min(end_keys(deleted.handle.journal))
     deleted.store.put(entry, deleted.store.read(entry)[:-1])
     told = []
     done = clean_up_cluster(deleted.log, failed=lambda folder, error: told.append((folder, error)))

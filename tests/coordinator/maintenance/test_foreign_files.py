@@ -21,6 +21,7 @@ from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.stores.local import LocalStore
+from tests.support.coordinator.journal_end import end_keys
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 
 NONCE = "f" * 32
@@ -106,7 +107,7 @@ def test_maintenance_deletes_only_files_of_the_log(topic):
         clean_up_cluster(topic.log)
     assert untouched(paths)
     left = [key for key in topic.store.list(topic.folder) if layout.is_of_topic(key, topic.folder)]
-    assert sorted(left) == sorted(topic.handle.journal.end_keys())
+    assert sorted(left) == sorted(end_keys(topic.handle.journal))
 
 
 def test_a_recovery_leaves_a_copy_of_a_topics_folder_alone(topic):

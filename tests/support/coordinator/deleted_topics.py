@@ -1,5 +1,6 @@
 """Deleted topics, and what is left of them."""
 
+from tests.support.coordinator.journal_end import end_keys
 from tests.support.coordinator.stored_topic import StoredTopic
 
 DELAY_MS = 60_000
@@ -24,7 +25,7 @@ def contents(store):
 
 def end_of(topic):
     """Return the keys of what stays of a deleted topic forever."""
-    return sorted(topic.handle.journal.end_keys())
+    return sorted(end_keys(topic.handle.journal))
 
 
 def left_of(topic):

@@ -18,7 +18,7 @@ def forge(store: Store, journal: Journal[Any, Any], *events: Any) -> str:
     journal.refresh()
     encoded = msgspec.Raw(msgspec.msgpack.encode(events))
     entry = Entry("f" * 32, 0, journal.last_hash, encoded)
-    key = journal.entries.keys(journal.number + 1)[0]
+    key = journal_entry.place(journal.folder, journal.number + 1)
     store.put(key, journal_entry.encode(entry))
     return journal.entries.name(journal.number + 1)
 
