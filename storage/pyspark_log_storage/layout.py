@@ -2,7 +2,6 @@
 
     node                                            the node's marker
     cluster/journal-nodes                           the stores of the journals, if there are several
-    cluster/journal-nodes.<generation>              the stores to which they migrated
     cluster/entries/<number>                        the cluster's journal
     cluster/snapshots/<newest first>
     topics/<topic>/<topic id>/journal/entries/<number>
@@ -49,7 +48,7 @@ _SEGMENT_FILE = re.compile(_SEGMENT_FILE_NAME)
 _HEARTBEAT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
 _ENTRY = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?"
 _JOURNAL = rf"({_ENTRY}|snapshots/{_NUMBER})"
-_OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes(\.{_NUMBER})?)")
+_OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes)")
 _DELTA_LOG = rf"_delta_log/({_NUMBER}\.(json|checkpoint\.parquet)|_last_checkpoint)"
 _OF_TOPIC = re.compile(
     rf"journal/({_JOURNAL}|(inbox|answers)/{BORN_NAME})|append/{BORN_NAME}|[0-9]+/({_SEGMENT_FILE_NAME})"

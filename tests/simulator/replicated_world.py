@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 
 from pyspark_log_coordinator.cluster.nodes import FormerNode
+from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import machine as topic
@@ -197,6 +198,9 @@ class ReplicatedWorld(World):
             require(is_due, f"{key} is replaced on node {disk.node_id}")
             require(data == self.files.data[key], f"{key} is replaced by something else on node {disk.node_id}")
             disk.written(key)
+        elif key == layout.JOURNAL_NODES:
+            named, newest = journal_nodes.decode(data, key).generation, self.cluster.state.journals.generation
+            require(named <= newest, f"node {disk.node_id} lists journal nodes of a generation that has not begun")
         elif key in self.taken and self.several_journals:
             holders = sum(each.real.data.get(key) == data for each in self.disks.values())
             require(holders >= 2, f"{key} is replaced on node {disk.node_id} by what no majority has")

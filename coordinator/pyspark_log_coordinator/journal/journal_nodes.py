@@ -1,14 +1,13 @@
 """The journal nodes of a cluster, whose stores hold the journals. Each of these stores has the list.
 
     cluster/journal-nodes                 envelope b"PLJN", version 1, body: JSON
-    cluster/journal-nodes.<generation, 20 digits>
-        {"cluster": ..., "nodes": [{"node": ..., "url": ..., "incarnation": ...}, ...], "generation": ...}
+        {"cluster": ..., "nodes": [{"node": ..., "url": ..., "incarnation": ...}, ...], "generation": ...,
+        "former": ...}
 
-Generation 1 is left out. The first object is created with the cluster and never replaced, because the agreement on
-entries depends on it. A process that knows one journal node reads the addresses of the others from it. A cluster whose
-journals are on one store has no such object. When the journals migrate, another object is created on the old and the
-new stores; it is `journal-nodes` on a store that had none. The highest generation counts. A process that knows only an
-older one finds the newer one at the end of the cluster's journal there.
+Generation 1 and an empty `former` are left out. A process that knows one journal node reads the addresses of the others
+from it. A cluster whose journals are on one store has no such object. When the journals migrate, the old and the new
+stores get the list of the next generation in place of theirs. The highest generation counts. A process that knows only
+an older one finds the newer one at the end of the cluster's journal there.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from pyspark_log_storage.errors import (
     StoreError,
     StoreUnavailable,
 )
-from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, is_of_cluster, number
+from pyspark_log_storage.layout import JOURNAL_NODES
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.stored_fields import Count, NodeName
@@ -38,7 +37,7 @@ from pyspark_log_storage.stores.addresses import is_same_place
 from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import SeveralStores
@@ -69,6 +68,8 @@ class JournalNodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     cluster: str
     nodes: tuple[JournalNode, ...]
     generation: Count = 1
+    former: tuple[JournalNode, ...] = ()
+    """Those of earlier lists of the same store, which may have left the journals. They do not vote."""
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -88,82 +89,61 @@ def decode(data: bytes, name: str) -> JournalNodes:
     return decoding.decode(_decoder.decode, body, name)
 
 
+@rereads
 def read(store: Store) -> JournalNodes | None:
-    """Return the newest list of journal nodes on a store, or None if it has none.
+    """Return the list of journal nodes on a store, or None if it has none.
 
     Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
     try:
-        newest = _read(store, JOURNAL_NODES)
+        return decode(store.read(JOURNAL_NODES, 0, BYTES_MAX), f"{store.url}/{JOURNAL_NODES}")
     except ObjectMissing:
         return None
-    for key in _later_keys(store):
-        newest = _read(store, key)
-    return newest
 
 
 def read_at_its_address(store: Store) -> JournalNodes | None:
-    """Do the same. Raises `CopiedLog` if the store is a journal node that its lists have at another address.
+    """Do the same. Raises `CopiedLog` if the store is a journal node that its list has at another address.
 
-    Older lists count: a store may have left in a migration. So does one that was wiped since, and has only the newest
-    list, in which its node is not. A store with a list and without a marker may be anything.
+    It may have left in a migration, and may have been wiped since, and got a list in which its node is not. A store
+    with a list and without a marker may be anything.
     """
-    newest = read(store)
-    if newest is None or store.url in newest.urls:
-        return newest
-    lists = [_read(store, key) for key in (JOURNAL_NODES, *_later_keys(store))]
-    marker = read_marker(store)
-    known = {each.node for one in lists for each in one.nodes}
-    urls = {url for one in lists for url in one.urls}
-    if (marker is None or marker.node in known) and not any(is_same_place(store.url, each) for each in urls):
-        raise CopiedLog(store.url, ", ".join(newest.urls))
-    return newest
-
-
-@rereads
-def _read(store: Store, key: str) -> JournalNodes:
-    return decode(store.read(key, 0, BYTES_MAX), f"{store.url}/{key}")
-
-
-def _later_keys(store: Store) -> Iterator[str]:
-    """Yield the keys of the lists after the first one, in their order."""
-    for key in store.list(CLUSTER_JOURNAL, JOURNAL_NODES):
-        if not key.startswith(JOURNAL_NODES):
-            break
-        if is_of_cluster(key):
-            yield key
-
-
-def delete(store: Store) -> None:
-    """Delete the lists of a store, whose journals begin anew on a root."""
-    for key in (JOURNAL_NODES, *_later_keys(store)):
-        store.delete(key)
+    listed = read(store)
+    if listed is None or store.url in listed.urls:
+        return listed
+    marker, known = read_marker(store), (*listed.nodes, *listed.former)
+    is_known = marker is None or any(each.node == marker.node for each in known)
+    if is_known and not any(is_same_place(store.url, each.url) for each in known):
+        raise CopiedLog(store.url, ", ".join(listed.urls))
+    return listed
 
 
 def write(nodes: JournalNodes, store: Store) -> bool:
     """Write the list to a store, unless it has this or a newer one; return whether it was written.
 
-    The cluster's journal must have begun at `nodes`: a process that reads the list looks nowhere else. Raises what
-    `read` raises.
+    The cluster's journal must have begun at `nodes`: a process that reads the list looks nowhere else. If an older one
+    is written over a newer one at the same moment, it leads to the newer one. Raises what `read` raises.
     """
     present = read(store)
-    if present is not None and present.generation >= nodes.generation:
+    if present is None:
+        return store.create(JOURNAL_NODES, encode(nodes))
+    if present.generation >= nodes.generation:
         return False
-    key = JOURNAL_NODES if present is None else f"{JOURNAL_NODES}.{number(nodes.generation)}"
-    return store.create(key, encode(nodes))
+    former = tuple(dict.fromkeys((*present.former, *present.nodes)))
+    store.put(JOURNAL_NODES, encode(msgspec.structs.replace(nodes, former=former)))
+    return True
 
 
 def replace(nodes: JournalNodes, store: Store) -> bool:
-    """Make this the newest list on a store of a log that was moved; return whether it was not.
+    """Make this the list on a store of a log that was moved; return whether it was not.
 
-    Only the addresses may differ from those of the list that it replaces. Raises what `read` raises.
+    Only the addresses may differ from those of the newest list. Raises what `read` raises.
     """
     present = read(store)
-    if present == nodes:
-        return False
-    is_first = present is None or (present.generation == nodes.generation and not any(_later_keys(store)))
-    store.put(JOURNAL_NODES if is_first else f"{JOURNAL_NODES}.{number(nodes.generation)}", encode(nodes))
-    return True
+    former = () if present is None else present.former
+    wanted = msgspec.structs.replace(nodes, former=former)
+    if present != wanted:
+        store.put(JOURNAL_NODES, encode(wanted))
+    return present != wanted
 
 
 def newest(stores: Sequence[Store], environment: Environment) -> JournalNodes | None:
@@ -195,7 +175,7 @@ def find(stores: Sequence[Store], environment: Environment) -> JournalNodes | No
         raise _no_list(stores, errors, without)
     first, nodes = max(lists.items(), key=lambda each: each[1].generation)
     for url, other in lists.items():
-        if other.cluster != nodes.cluster or (other.generation == nodes.generation and other != nodes):
+        if other.cluster != nodes.cluster or (other.generation == nodes.generation and other.nodes != nodes.nodes):
             raise _refused(f"{first} is of cluster {nodes.cluster}, and {url} of cluster {other.cluster}")
     for store in stores:
         if store.url in without and store.url not in nodes.urls and not _may_have_left(store, nodes):
@@ -255,7 +235,7 @@ def missing(nodes: JournalNodes, place: SeveralStores, environment: Environment)
 
     def look(store: Store) -> None:
         found = read(store)
-        if found != nodes:
+        if found is None or (found.generation, found.nodes) != (nodes.generation, nodes.nodes):
             urls = "none" if found is None else ", ".join(found.urls)
             raise CorruptObject(
                 f"{store.url}/{JOURNAL_NODES}",

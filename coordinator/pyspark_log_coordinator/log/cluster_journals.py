@@ -221,7 +221,7 @@ class ClusterJournals:
     def place_of(self, nodes: JournalNodes) -> SeveralStores:
         """Return the place that these journal nodes form, always the same object. Raises `InvalidOption`."""
         known = self._generations.get(nodes.generation)
-        if known is not None and known[0] == nodes:
+        if known is not None and known[0].nodes == nodes.nodes:
             return known[1]
         members = [Member(self._stores.at(member.url), member.node, member.incarnation) for member in nodes.nodes]
         threads = self._environment.store_threads("journal store")

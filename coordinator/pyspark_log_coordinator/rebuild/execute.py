@@ -114,7 +114,7 @@ class _Rebuild:
             self._markers[name] = marker
         for store in self._stores.values():
             if self._is_at_root:
-                journal_nodes.delete(store)
+                store.delete(layout.JOURNAL_NODES)
             elif store in self._found.journal_stores:
                 journal_nodes.write(self._journal_nodes, store)
 

@@ -151,7 +151,7 @@ def test_a_former_journal_node_that_was_wiped_may_be_named(six):
     node_admin.renew(six.log(*URLS[1:]), "0")
     move(six, *"345", log=six.log(*URLS[1:]))
     (wiped,) = copied(six, URLS[0])
-    journal_nodes.delete(six.at[wiped])
+    six.at[wiped].delete(layout.JOURNAL_NODES)
     journal_nodes.write(six.log(*NEW).journals.nodes, six.at[wiped])
     assert opened(six, wiped).journals.nodes.urls == NEW
 
@@ -227,8 +227,8 @@ def test_of_the_lists_on_moved_stores_the_newest_says_which_journal_nodes_there_
     move(six, "0", "3", "4")
     copies = copied(six, URLS[0], *NEW[:2])
     kept = six.at[copies[0]]  # it was away when the journals migrated, and has its first list
-    for key in [each for each in kept.list(layout.CLUSTER_JOURNAL) if each.startswith(f"{layout.JOURNAL_NODES}.")]:
-        kept.delete(key)
+    known = journal_nodes.read(kept)
+    kept.put(layout.JOURNAL_NODES, journal_nodes.encode(journal_nodes.JournalNodes(known.cluster, known.former)))
     assert adopt(six, *copies)
     assert not adopt(six, *copies)
     assert {journal_nodes.read(six.at[each]).urls for each in copies} == {tuple(copies)}
