@@ -50,10 +50,10 @@ def rebuild(
     `NodeMissing` if a store was replaced since the survey; `OutcomeUnknown`, `StoreError`. After any error, start again
     from the survey.
     """
-    if found.journals_may_live is not None and not journals_are_lost:
+    if found.journals.may_live is not None and not journals_are_lost:
         raise InvalidOption(
             "journals-lost",
-            f"{found.journals_may_live}. If that cluster continues, it can never be merged with the rebuilt one. Give "
+            f"{found.journals.may_live}. If that cluster continues, it can never be merged with the rebuilt one. Give "
             "all nodes that are left, or add --journals-lost if those journals are lost for good",
         )
     rebuild = _Rebuild(found, environment)
@@ -131,7 +131,7 @@ class _Rebuild:
         ]
         has_more = self._is_at_root and len(self._stores) > 1
         return States(
-            number=known_files.next_number(found.newest),
+            number=known_files.next_number(found.journals.newest),
             cluster=Cluster(
                 cluster_id=found.cluster_id,
                 nodes={
@@ -152,14 +152,14 @@ class _Rebuild:
         if self._is_at_root:
             return OneStore(self._found.journal_stores[0])
         members = [Member(self._stores[each.node], each.node, each.incarnation) for each in self._journal_nodes.nodes]
-        return SeveralStores(members, generation=self._found.generation)
+        return SeveralStores(members, generation=self._found.journals.generation)
 
     @property
     def _journal_nodes(self) -> JournalNodes:
         names = {store.url: name for name, store in self._stores.items()}
         urls = [store.url for store in self._found.journal_stores]
         nodes = tuple(JournalNode(names[url], url, self._markers[names[url]].incarnation) for url in urls)
-        return JournalNodes(self._found.cluster_id, nodes, self._found.generation)
+        return JournalNodes(self._found.cluster_id, nodes, self._found.journals.generation)
 
     def _url(self, store: Store) -> str:
         return AT_THE_ROOT if self._is_at_root and store is self._found.journal_stores[0] else store.url

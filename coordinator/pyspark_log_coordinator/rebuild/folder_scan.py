@@ -21,7 +21,7 @@ from pyspark_log_storage.errors import ObjectMissing
 from pyspark_log_storage.names import is_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.topic_description import Description
@@ -69,9 +69,12 @@ class NodeFolder:
         """The partition and the key, without ending, of each segment."""
         found = []
         for key in self.keys:
-            number, name = self._in_partition(key)
-            if number is not None and "/" not in name and (segment_key := layout.segment_in(key)) is not None:
-                found.append((number, segment_key))
+            number, _, name = key.removeprefix(self.folder.prefix).partition("/")
+            is_number = number.isascii() and number.isdigit()
+            # Other folders, such as "00" and "20260131", are not the product's.
+            if is_number and number == str(int(number)) and int(number) < PARTITIONS_MAX and "/" not in name:
+                segment_key = layout.segment_in(key)
+                found += [] if segment_key is None else [(int(number), segment_key)]
         return found
 
     @property
@@ -93,36 +96,24 @@ class NodeFolder:
         born = [layout.born_of(name) for name in self.append_files]
         born += [layout.born_of(key.rpartition("/")[2]) for _, key in self.segments]
         journal = layout.topic_journal(*self.folder)
-        remains = tuple(key for key in self.keys if key.startswith(journal))
-        return max([newest_in(self.store, journal, remains), *filter(_is_entry, born)])
+        remains = (key for key in self.keys if key.startswith(journal))
+        return max([newest_in(journal, remains), *filter(_is_entry, born)])
 
     def journal(self, environment: Environment) -> Journal[topic.Topic, Any]:
         """Return the topic's journal, as far as it is on this store."""
         return Journal(OneStore(self.store), layout.topic_journal(*self.folder), topic.MACHINE, environment)
 
-    def _in_partition(self, key: str) -> tuple[int | None, str]:
-        """Return the partition in whose folder a key is, or None, and the rest of the key."""
-        number, _, name = key.removeprefix(self.folder.prefix).partition("/")
-        # Other folders, such as "00" and "20260131", are not the product's.
-        is_partition = _is_number(number) and number == str(int(number)) and int(number) < PARTITIONS_MAX
-        return (int(number) if is_partition else None), name
 
-
-def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
+def newest_in(journal: str, remains: Iterable[str]) -> int:
     """Return the largest number of an entry or a snapshot in the remains of a journal, or 0 if there are none."""
-    numbers = [next(filter(_is_entry, snapshot.numbers(store, journal)), 0)]
+    numbers: list[int] = []
     for key in remains:
         folder, _, name = key.removeprefix(journal).rpartition("/")
-        if folder.partition(".")[0] != "entries":
-            continue
-        if (slot := slot_of(name)) is not None:
-            numbers.append(slot)
-    return max(filter(_is_entry, numbers))
+        number_of = {"snapshots": snapshot.number_of, "entries": slot_of}.get(folder.partition(".")[0])
+        if number_of is not None and (number := number_of(name)) is not None:
+            numbers.append(number)
+    return max(filter(_is_entry, numbers), default=0)
 
 
 def _is_entry(number: int) -> bool:
     return number <= _ENTRY_MAX
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()

@@ -111,7 +111,7 @@ class LostJournals:
     def newest(self) -> int:
         """The largest number of an entry in the remains of the cluster's journal."""
         journal = layout.CLUSTER_JOURNAL
-        return max(folder_scan.newest_in(each.store, journal, tuple(each.store.list(journal))) for each in self._given)
+        return max(folder_scan.newest_in(journal, each.store.list(journal)) for each in self._given)
 
     def stores_to_begin_on(self, urls: Sequence[str]) -> tuple[Store, ...]:
         """Return the stores of the new journals: those at `urls`, or if it is empty, where the journals were.

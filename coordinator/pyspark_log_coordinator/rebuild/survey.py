@@ -66,12 +66,7 @@ class Survey(msgspec.Struct, frozen=True):
     racks: dict[NodeId, str]
     former: frozenset[tuple[NodeId, str]]
     """The incarnations that the nodes had."""
-    journals_may_live: str | None
-    """Why a journal may be alive on nodes that were not given, or None if it cannot be."""
-    generation: int
-    """The generation of the new journals, if they are on several stores."""
-    newest: int
-    """The largest number of an entry in the remains of the cluster's journal."""
+    journals: LostJournals
 
     @property
     def lost(self) -> int:
@@ -122,9 +117,7 @@ def survey(
         damaged=tuple(damaged),
         racks={name: each.rack for name, each in members.items()},
         former=frozenset(former),
-        journals_may_live=journals.may_live,
-        generation=journals.generation,
-        newest=journals.newest,
+        journals=journals,
     )
 
 

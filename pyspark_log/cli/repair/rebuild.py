@@ -83,7 +83,7 @@ def _document(plan: Survey, *, is_rebuilt: bool) -> dict[str, Any]:
         "cluster": plan.cluster_id,
         "rebuilt": is_rebuilt,
         "journals": [store.url for store in plan.journal_stores],
-        "journals_may_live": plan.journals_may_live,
+        "journals_may_live": plan.journals.may_live,
         "nodes": [{"node": each.node_id, "address": each.store.url} for each in plan.given],
         "absent": [{"node": each.node_id, "address": each.url} for each in plan.absent],
         "topics": [

@@ -31,7 +31,7 @@ def test_the_newest_journal_nodes_count_though_a_node_that_was_away_names_former
     six.away = {"/disk/a"}
     move(six, "2", "3", "4", log=six.log("/disk/b", "/disk/c"))
     six.away = {"/disk/c", "/disk/3"}
-    assert "/disk/c, /disk/3" in look(six, "a", "b", "4").journals_may_live
+    assert "/disk/c, /disk/3" in look(six, "a", "b", "4").journals.may_live
 
 
 def test_journals_may_live_where_a_readable_journal_says_it_has_migrated_to(six):
@@ -41,8 +41,8 @@ def test_journals_may_live_where_a_readable_journal_says_it_has_migrated_to(six)
     six.log().create_topic("later", 1)
     six.away = {"/disk/c", "/disk/3", "/disk/4"}
     found = look(six, "a", "b")
-    assert "/disk/c, /disk/3, /disk/4" in found.journals_may_live
-    assert found.generation == 3
+    assert "/disk/c, /disk/3, /disk/4" in found.journals.may_live
+    assert found.journals.generation == 3
     six.away = {"/disk/c"}
     with pytest.raises(InvalidOption, match="can be read"):
         look(six, "a", "b")

@@ -220,7 +220,7 @@ def test_a_cluster_whose_journal_can_be_read_is_refused(cluster):
 
 def test_a_journal_that_may_be_alive_elsewhere_needs_journals_lost(cluster):
     found = cluster.survey(("1", "2"))
-    assert found.journals_may_live is not None
+    assert found.journals.may_live is not None
     with pytest.raises(InvalidOption, match="--journals-lost"):
         execute.rebuild(found, real_environment())
     cluster.check()
@@ -250,7 +250,7 @@ def test_a_root_whose_marker_is_lost_with_the_journals_becomes_a_new_cluster_wit
     cluster.lose_journals()
     (cluster.path / "node0" / MARKER).unlink()
     found = look(cluster.url("0"))
-    assert found.journals_may_live is not None
+    assert found.journals.may_live is not None
     execute.rebuild(found, real_environment(), journals_are_lost=True)
     log = Log(open_store(cluster.url("0")), real_environment())
     log.open(create=False)
