@@ -89,8 +89,6 @@ class Journal(Replay[S, C]):
 
     def _reset(self) -> None:
         super()._reset()
-        self._snapshot_number = 0
-        """The newest entry that is known to have a snapshot."""
         self._is_gapless = False
         """Whether the newest known entry was once found to be the last one that exists."""
         self._looked = -float("inf")
@@ -99,10 +97,6 @@ class Journal(Replay[S, C]):
         """The newest entry after which this process found no newer snapshot."""
         self._durable = 0
         """The newest entry that this process knows to be durable."""
-
-    def load(self, number: int) -> None:
-        super().load(number)
-        self._snapshot_number = number
 
     def _advance(self, data: bytes, state: S) -> None:
         was_opened, self._opened = self._opened, False  # if this is interrupted, the journal is read from the beginning
@@ -121,12 +115,12 @@ class Journal(Replay[S, C]):
         knows_all = self._opened and not self.has_ended and not is_due
         if polls and knows_all and not self.entries.may_have(self.number + 1):
             return self.state
-        known = self.state, self.number, self.last_hash, self._snapshot_number
+        known = self.state, self.number, self.last_hash
         try:
             state = self._refresh()
         except BaseException:
             if self.number < known[1]:  # it started again from a snapshot
-                self.state, self.number, self.last_hash, self._snapshot_number = known
+                self.state, self.number, self.last_hash = known
                 self._opened = False
             raise
         if self.has_ended and self.place.certain:
@@ -357,7 +351,10 @@ class Journal(Replay[S, C]):
             self._looked = self._environment.monotonic()
             self._pace.in_a_row += 1
             self._pace.has_lost = tries.losses > 0 or tries.met_others
-            self._write_snapshot_when_due()
+            if self.number % SNAPSHOT_EVERY == 0:
+                # It only saves time, so a store that refuses it does not fail the command, which is durable.
+                with contextlib.suppress(StoreError, CorruptObject):
+                    self.create_snapshot()
             return True
         if counts is None or decided == mine:
             self._opened = False  # this process was suspended, and its entry may not count
@@ -523,22 +520,3 @@ class Journal(Replay[S, C]):
         self._fold(data, events)
         self._pace.in_a_row = 0
         return True
-
-    def _snapshot_was_missed(self) -> bool:
-        """Return whether the newest snapshot is so old that the one after it was missed."""
-        if self.number - self._snapshot_number < 2 * SNAPSHOT_EVERY:
-            return False
-        with contextlib.suppress(StoreError):
-            self._snapshot_number = max(self._snapshot_number, self.newest_snapshot())
-        return self.number - self._snapshot_number >= 2 * SNAPSHOT_EVERY
-
-    def _write_snapshot_when_due(self) -> None:
-        """Write a snapshot at every 256th entry, and after one was missed.
-
-        A snapshot only saves time, so a store that refuses it does not fail the command, which is durable.
-        """
-        if self.number % SNAPSHOT_EVERY != 0 and not self._snapshot_was_missed():
-            return
-        with contextlib.suppress(StoreError, CorruptObject):
-            self.create_snapshot()
-        self._snapshot_number = self.number
