@@ -37,7 +37,7 @@ FLAWS = {
 
 def search(bounds, **flaws):
     result = Model(**bounds, **flaws).search()
-    print(f"{bounds}: {result.states} states, {result.steps} steps; {result.decided} decided, {result.ended} ended")
+    print(f"{bounds}: {result.states} states; {result.decided} decided, {result.ended} ended")
     print(result.violation, *result.scenario, sep="\n    ")
     return result
 
