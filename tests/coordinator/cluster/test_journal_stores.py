@@ -43,11 +43,6 @@ def test_a_move_names_the_nodes_as_they_are_now(six):
     assert state.journals.nodes == (journal_node("0", "second incarnation"), journal_node("3"), journal_node("4"))
 
 
-def test_a_move_to_where_they_are_is_none(six):
-    assert cluster.decide(six, move("210"), NOW) == []
-    assert cluster.decide(after(six, move("034")), move("340"), NOW) == []
-
-
 def test_a_move_to_the_same_nodes_is_one_where_a_node_has_another_store(six):
     state = after(six, RenewNode("1", "/disk/new", "another incarnation"), move("012"))
     assert state.journals.nodes[1] == JournalNode("1", "/disk/new", "another incarnation")

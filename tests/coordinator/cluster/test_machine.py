@@ -19,7 +19,7 @@ from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node
 from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalEnded
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_storage.errors import InvalidName, InvalidOption, TopicExists, UnknownTopic
+from pyspark_log_storage.errors import InvalidName, InvalidOption, TopicExists
 from tests.support.coordinator.clusters import NOW, after
 
 
@@ -30,19 +30,6 @@ def create(name="flights", topic_id="1", partitions=2, min_insync=1):
 @pytest.fixture
 def started():
     return after(Cluster(), StartCluster("c", (Node("0", AT_THE_ROOT, "", "first"),)))
-
-
-def test_a_cluster_begins_once_with_one_node(started):
-    assert started.cluster_id == "c"
-    assert list(started.nodes) == ["0"]
-    other = StartCluster("other", (Node("9", AT_THE_ROOT, "", "x"),))
-    assert cluster.decide(started, other, NOW) == []
-
-
-def test_a_topic_is_created_with_what_was_asked_for(started):
-    record = topic_of(after(started, create(partitions=3)), "flights")
-    assert (record.topic_id, record.created_ms, record.schemas) == ("1", NOW, (b"schema",))
-    assert record.assignments == (("0",),) * 3
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ü", "x" * 250])
@@ -96,11 +83,6 @@ def test_a_name_that_would_lead_to_another_folder_is_not_read(started, forged):
     stored = cluster.MACHINE.encode_state(msgspec.structs.replace(started, **forged))
     with pytest.raises(msgspec.ValidationError, match="matching regex"):
         cluster.MACHINE.decode_state(stored)
-
-
-def test_an_unknown_topic_is_an_error_that_says_what_there_is(started):
-    with pytest.raises(UnknownTopic, match=r"existing: flights"):
-        topic_of(after(started, create()), "fligths")
 
 
 def test_a_snapshot_is_the_state_and_one_with_another_field_is_not_guessed_at(started):

@@ -1,6 +1,5 @@
 """The nodes of a cluster: joining, fencing, new stores, racks and removal."""
 
-import msgspec
 import pytest
 
 from pyspark_log_coordinator.cluster import machine as cluster
@@ -42,11 +41,6 @@ def three():
 # Joining
 
 
-def test_nodes_join(three):
-    assert list(three.nodes) == ["0", "1", "2"]
-    assert three.nodes["1"] == Node("1", "/disk/1", "", "incarnation of 1", fenced=False)
-
-
 def test_a_rack_is_changed_and_nothing_else(three):
     moved = after(three, SetRack("1", "a"))
     assert moved.nodes == three.nodes | {"1": node("1", rack="a")}
@@ -60,11 +54,6 @@ def test_a_rack_that_cannot_be_shown_is_refused(three, rack):
     for command in (SetRack("1", rack), AddNode(node("3", rack=rack))):
         with pytest.raises(InvalidName, match="invalid rack name"):
             cluster.decide(three, command, NOW)
-
-
-def test_an_id_that_is_taken_is_refused(three):
-    said = refusal(three, AddNode(node("1", "/disk/other", "another incarnation")))
-    assert said == "node '1' already exists, at /disk/1; give another id, or none"
 
 
 def test_an_address_that_is_taken_is_refused(three):
@@ -89,19 +78,6 @@ def test_the_free_id_is_the_lowest_number_that_no_node_has_or_had(three):
 
 
 # Fencing
-
-
-def test_a_fenced_node_stays_and_is_not_live(three):
-    state = after(three, FenceNode("1"))
-    assert list(state.nodes) == ["0", "1", "2"]
-    assert list(nodes.live(state.nodes)) == ["0", "2"]
-    once = msgspec.structs.replace(three.nodes["1"], fencings=1)
-    assert after(state, UnfenceNode("1")) == msgspec.structs.replace(three, nodes={**three.nodes, "1": once})
-
-
-def test_to_fence_or_unfence_again_changes_nothing(three):
-    assert cluster.decide(after(three, FenceNode("1")), FenceNode("1"), NOW) == []
-    assert cluster.decide(three, UnfenceNode("1"), NOW) == []
 
 
 def test_the_last_live_node_cannot_be_fenced(three):
@@ -132,11 +108,6 @@ def test_a_topic_has_three_replicas_by_default_where_there_are_as_many_live_node
     assert replicas(three, factor=2) == {2}
 
 
-def test_replicas_that_were_chosen_by_hand_are_taken(three):
-    chosen = (("2", "0"), ("0", "1"))
-    assert after(three, create(replicas=chosen, partitions=2)).topics["t"].assignments == chosen
-
-
 @pytest.mark.parametrize("factor", [0, -1, 4])
 def test_more_replicas_than_nodes_in_service_are_refused(three, factor):
     said = refusal(three, create(factor=factor))
@@ -159,11 +130,6 @@ def test_a_renewed_node_has_another_incarnation_and_its_former_disk_does_not_com
     assert said.startswith("the store at /disk/1 was node '1' before that was renewed or removed")
     moved = after(three, RenewNode("1", "/moved", "incarnation of 1"))
     assert (moved.nodes["1"].url, moved.former_nodes) == ("/moved", ())
-
-
-def test_a_node_does_not_go_on_with_the_store_of_another(three):
-    assert "/disk/2 is already node '2'" in refusal(three, RenewNode("1", "/disk/2", "x"))
-    assert "is already node '2', at another address" in refusal(three, RenewNode("1", "/link", "incarnation of 2"))
 
 
 def test_nodes_that_move_together_may_exchange_their_addresses_and_share_none(three):

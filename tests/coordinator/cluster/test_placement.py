@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.cluster.placement import alternated, check, default_replication_factor, spread
-from pyspark_log_coordinator.model import partition
+from pyspark_log_coordinator.cluster.placement import alternated, check, spread
 from pyspark_log_storage.errors import InvalidOption
 
 NO_RACK = ""
@@ -27,10 +26,6 @@ def test_without_racks_replicas_go_round_and_followers_move_on_with_each_round()
         *("0 1 2", "1 2 3", "2 3 4", "3 4 0", "4 0 1"),
         *("0 2 3", "1 3 4", "2 4 0", "3 0 1", "4 1 2"),
     ]
-
-
-def test_when_all_distances_have_had_their_turn_each_node_follows_each_other_equally_often():
-    assert set(Counter(spread(FIVE, 20, 2, seed=20)).values()) == {1}
 
 
 def test_nodes_are_put_in_an_order_in_which_racks_alternate_and_numbers_as_numbers():
@@ -96,11 +91,6 @@ def test_partitions_that_are_added_later_go_on_where_the_first_ended(asked, more
     assert spread(racks, partitions, factor, seed) + spread(racks, more, factor, seed, first=partitions) == whole
 
 
-@pytest.mark.parametrize(("nodes", "factor"), [(1, 1), (2, 2), (3, 3), (7, 3)])
-def test_by_default_a_partition_has_three_replicas_or_as_many_as_there_are_nodes(nodes, factor):
-    assert default_replication_factor(nodes) == factor
-
-
 # Assignments by hand
 
 
@@ -119,8 +109,3 @@ def test_a_wrong_assignment_is_refused_with_the_partition_that_is_wrong(replicas
     with pytest.raises(InvalidOption, match=said) as raised:
         check(replicas, live="01", known="012", topic="t")
     assert raised.value.option == "replica.assignment"
-
-
-def test_messages_list_nodes_in_the_order_of_their_numbers():
-    assert partition.named(["10", "b", "9", "a"]) == "9, 10, a, b"
-    assert partition.named([]) == "none"

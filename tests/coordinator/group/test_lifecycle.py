@@ -10,11 +10,10 @@ from pyspark_log_coordinator.group.machine import (
     GroupStarted,
     StartGroup,
 )
-from pyspark_log_coordinator.group.offsets import ResetOffsets
-from pyspark_log_coordinator.group.state import Group, GroupState
+from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnded
-from pyspark_log_storage.errors import GroupNotEmpty, InvalidName, InvalidOption, UnknownGroup
-from tests.support.coordinator.groups import NOW, after, commit, join, refusal, stable, started
+from pyspark_log_storage.errors import InvalidOption
+from tests.support.coordinator.groups import NOW, after, join, refusal, stable, started
 
 
 def test_a_group_starts_empty_and_once():
@@ -22,19 +21,6 @@ def test_a_group_starts_empty_and_once():
     assert machine.decide(started(), StartGroup("g"), NOW) == []
     with pytest.raises(ValueError, match="twice"):
         machine.evolve(started(), GroupStarted("g", GroupConfig()))
-
-
-def test_an_empty_group_is_deleted():
-    group = after(started(), commit(1), DeleteGroup())
-    assert (group.state, group.offsets, group.deleted_ms) == (GroupState.DEAD, {}, NOW)
-    assert machine.decide(group, DeleteGroup(), NOW) == []
-    assert "stop them first" in refusal(GroupNotEmpty, stable(join("A")), DeleteGroup()).message
-    refusal(InvalidName, Group(), StartGroup("a\nb"))
-
-
-@pytest.mark.parametrize("command", [join("A"), commit(1), ResetOffsets({})], ids=["join", "commit", "reset"])
-def test_a_dead_group_refuses_everything(command):
-    assert refusal(UnknownGroup, after(started(), DeleteGroup()), command).group == "g"
 
 
 def test_a_group_that_starts_again_uses_no_number_twice():

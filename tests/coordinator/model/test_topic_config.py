@@ -16,15 +16,6 @@ def test_settings_are_taken_by_kafkas_names_and_what_is_shown_can_be_set():
     assert parse(config.words()) == config
 
 
-def test_defaults_are_had_by_name():
-    assert TopicConfig.defaults(["retention.bytes", "unclean.leader.election.enable"]) == {
-        "retention.bytes": "-1",
-        "unclean.leader.election.enable": "false",
-    }
-    with pytest.raises(InvalidOption, match=r"did you mean 'retention\.ms'"):
-        TopicConfig.defaults(["retention.mss"])
-
-
 def test_the_two_words_of_a_cleanup_policy_have_no_order():
     assert parse({"cleanup.policy": "delete, compact"}).cleanup_policy == "compact,delete"
     assert parse({"cleanup.policy": "compact,delete"}).cleanup_policy == "compact,delete"

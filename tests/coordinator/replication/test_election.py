@@ -5,10 +5,8 @@ import re
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.row_loss import LostBatch, RowsLost
 from pyspark_log_coordinator.topic.machine import (
-    AlterReplicaNode,
     DeleteRecords,
     ElectLeaders,
     Holder,
@@ -44,23 +42,6 @@ def lost(state, node="A"):
 def elect(state, *live, gone="A", **how):
     state, suspicions = lost(state, gone)
     return decide(state, ElectLeaders(holders(*live), suspicions, **how))
-
-
-def test_the_dead_leave_the_isr_of_the_partitions_that_are_asked_for_and_who_was_not_looked_at_stays():
-    assert elect(started(3, ABC), "B", partitions=(2, 1, 7)) == [
-        LeaderElected(number, "B", 1, 0, ("B", "C")) for number in (2, 1)
-    ]
-    assert elect(started(3, ABC), "A", "B") == [], "a live leader stays although it is suspected"
-
-
-def test_neither_a_node_of_another_incarnation_nor_a_fenced_one_is_elected():
-    state, suspicions = lost(started(replicas=ABC))
-    command = ElectLeaders((Holder("B", "another"), *holders("C")), suspicions)
-    assert [event.leader for event in decide(state, command)] == ["C"]
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("B",))))
-    state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
-    assert (state.partitions[0].leader, state.partitions[0].isr) == (None, ("B",))
-    assert decide(state, ElectLeaders(holders("A", "B"))) == []
 
 
 def test_cut_rows_are_reported_with_their_batches_in_all_partitions():
@@ -117,11 +98,3 @@ def test_rows_before_the_log_start_were_not_lost_with_the_rest_of_their_chunk():
     assert state.partitions[0].log_end_offsets == {"A": 5, "B": 3}
     (cut, _) = elect(state, "B", unclean=True)
     assert cut == RowsLost(0, 3, 5, (LostBatch("query-1", 0, 2),))
-
-
-def test_of_a_quorum_a_wiped_node_does_not_make_a_majority_with_one_that_missed_rows():
-    state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}, on=("A", "B"))))
-    state = after(state, AlterReplicaNode("B", "another"))
-    state, suspicions = lost(state)
-    (event,) = decide(state, ElectLeaders((Holder("B", "another"), *holders("C")), suspicions))
-    assert event.leader is None

@@ -9,10 +9,6 @@ from pyspark_log_storage.errors import NodeMissing
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, rolled, started, swap
 
 
-def held_by(state, number):
-    return [holder.node for holder in state.file(number).holders]
-
-
 def holds(node, *files, segments=()):
     return HoldFiles(node, incarnation(node), files, tuple(segments))
 
@@ -22,13 +18,6 @@ def three_files():
     state = after(started(2, ("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
     state = after(state, commit(None, file({0: 2})))
     return after(state, commit(None, file({0: 2, 1: 1})))
-
-
-def test_a_file_moves_all_partitions_that_it_has_rows_of():
-    state = after(three_files(), holds("B", 2))
-    assert held_by(state, 2) == ["A", "B"]
-    assert [one.log_end_offsets["B"] for one in state.partitions] == [2, 1]
-    assert [one.isr for one in state.partitions] == [("A",), ("A", "B")]
 
 
 def test_what_it_holds_already_and_what_is_not_there_is_left_out():
@@ -61,11 +50,6 @@ def test_deleting_rows_that_a_follower_lacks_brings_it_as_far_as_it_holds_what_f
     state = after(after(three_files(), holds("B", *held)), DeleteRecords(0, 4))
     assert state.partitions[0].log_end_offsets["B"] == end
     assert [each.number for each in missing(state, "B")] == lacks
-
-
-def test_rolling_what_a_follower_holds_in_part_takes_it_on_with_the_segment():
-    state = rolled(three_files(), 0, 4, on=("A", "B"))
-    assert state.partitions[0].log_end_offsets["B"] == 4
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])

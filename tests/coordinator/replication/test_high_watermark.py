@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.replication.high_watermark import advance, advance_by_majority, majority
+from pyspark_log_coordinator.replication.high_watermark import advance, advance_by_majority
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,6 @@ from pyspark_log_coordinator.replication.high_watermark import advance, advance_
 )
 def test_the_high_watermark_is_the_lowest_log_end_of_a_large_enough_isr(leos, isr, current, min_insync, expected):
     assert advance(leos, tuple(isr), current, len(leos), min_insync) == expected
-
-
-def test_a_majority_is_more_than_half_whether_the_number_is_odd_or_even():
-    assert [majority(replicas) for replicas in range(1, 8)] == [1, 2, 2, 3, 3, 4, 4]
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,14 @@ import pytest
 
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication.isr_shrink import (
-    FollowerLag,
     IsrShrunk,
     Lagging,
     ShrinkIsr,
     lagging,
     next_due_ms,
-    observe,
     observe_all,
 )
-from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
-from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, Holder, HoldFiles
+from pyspark_log_coordinator.topic.machine import AlterConfig, HoldFiles
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 
 ABC = ("A", "B", "C")
@@ -80,11 +77,6 @@ def due_after(*sights):
     return next_due_ms(lags, state, now)
 
 
-def test_a_new_leader_gives_everybody_its_time_again():
-    lag = observe(None, at_ends(A=10, B=0).partitions[0], "B", 0)
-    assert observe(lag, at_ends(1, A=10, B=0).partitions[0], "B", 90) == FollowerLag(0, ((90, 10),), 90, 1)
-
-
 def test_what_was_seen_does_not_count_for_a_slower_topic_a_follower_that_caught_up_or_under_another_leader():
     state = at_ends(A=10, B=0)
     lags, late = observe_all({}, state, 0), LAG_MAX + 1
@@ -97,18 +89,6 @@ def test_what_was_seen_does_not_count_for_a_slower_topic_a_follower_that_caught_
     assert next_due_ms(lags, elected, 0) is None
 
 
-def test_only_followers_in_the_isr_are_watched():
-    state = after(started(replicas=ABC), commit(None, file({0: 1}, on=("A", "B"))))
-    assert set(observe_all({}, state, 0)) == {(0, "B")}
-
-
-def test_no_member_of_a_leaderless_partition_lags():
-    state = at_ends(A=9, B=0)
-    state = msgspec.structs.replace(state, partitions=(msgspec.structs.replace(state.partitions[0], leader=None),))
-    assert observe_all({}, state, 0) == {}
-    assert decide(state, ShrinkIsr({0: Lagging(("B",), 0, 9)})) == []
-
-
 # What becomes of it
 
 
@@ -116,15 +96,6 @@ def behind():
     """Return a topic of two partitions; B and C are behind in the first, no replica in the other."""
     state = after(started(2, ABC), commit(None, file({0: 2, 1: 2}, on=ABC)))
     return after(state, commit(None, file({0: 1}), acks="1"))
-
-
-def test_lagging_members_leave_in_one_entry_and_the_high_watermark_advances():
-    events = decide(behind(), ShrinkIsr({0: Lagging(("C",), 0, 9)}))
-    assert events == [IsrShrunk(0, ("A", "B"))]
-    state = after(behind(), ShrinkIsr({0: Lagging(("B", "C"), 0, 9)}))
-    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A",), 3)
-    state = after(behind(), commit(None, file({1: 1}), acks="1"))
-    assert len(decide(state, ShrinkIsr({0: Lagging(("C",), 0, 9), 1: Lagging(("C",), 0, 9)}))) == 2
 
 
 @pytest.mark.parametrize(
@@ -149,36 +120,11 @@ def test_a_member_that_caught_up_and_is_behind_again_stays():
     assert decide(state, seen) == [IsrShrunk(0, ("A", "C"))]
 
 
-def suspected(state, node):
-    """Return the topic with a suspicion of a node, and the suspicion."""
-    state = after(state, Suspect(node, incarnation(node)))
-    return state, (Suspicion(node, state.suspects[node]),)
-
-
-def test_an_unreachable_node_leaves_the_isrs_in_which_it_lacks_rows():
-    state, gone = suspected(behind(), "C")
-    assert decide(state, ShrinkIsr({}, gone)) == [IsrShrunk(0, ("A", "B"))]
-    assert decide(state, ShrinkIsr({0: Lagging(("B",), 0, 3)}, gone)) == [IsrShrunk(0, ("A",))]
-
-
 def test_below_min_insync_the_high_watermark_stays_until_fewer_replicas_suffice():
     state = after(started(replicas=ABC, min_insync=2), commit(None, file({0: 1}), acks="1"))
     state = after(state, ShrinkIsr({0: Lagging(("B", "C"), 0, 9)}))
     assert after(state, AlterConfig({"retention.ms": "7"})).partitions[0].high_watermark == 0
     assert after(state, AlterConfig({"min.insync.replicas": "1"})).partitions[0].high_watermark == 1
-
-
-def test_a_member_that_lacks_what_a_quorum_has_committed_leaves_the_isr_of_a_topic_that_has_a_quorum_no_more():
-    state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}), acks="1"))
-    state = after(state, HoldFiles("B", incarnation("B"), (0,)))
-    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (ABC, 1)
-    state = after(state, AlterConfig({"replication.mode": "isr"}))
-    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A", "B"), 1)
-    state, gone = suspected(state, "A")
-    state, more = suspected(state, "B")
-    lost = after(state, ElectLeaders((Holder("C", incarnation("C")),), (*gone, *more)))
-    assert (lost.partitions[0].leader, lost.partitions[0].log_end) == (None, 1)
-    assert after(lost, HoldFiles("C", incarnation("C"), (0,))).partitions[0].isr == ABC
 
 
 def test_a_replica_joins_only_when_it_has_reached_the_start_of_the_leader_epoch():

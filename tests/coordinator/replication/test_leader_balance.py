@@ -10,10 +10,6 @@ def led(by, *replicas):
     return msgspec.structs.replace(empty(replicas, replicas), leader=by)
 
 
-def test_a_node_that_leads_what_prefers_it_is_left_alone():
-    assert imbalanced({"t": [led("A", "A", "B"), led("B", "B", "A")]}) == {}
-
-
 def test_all_that_prefer_a_node_come_back_when_too_many_are_led_by_others():
     topics = {"t": [led("B", "A", "B"), led("A", "A", "B")], "u": [led("B", "B", "A"), led("C", "A", "C")]}
     assert imbalanced(topics) == {"t": (0,), "u": (1,)}

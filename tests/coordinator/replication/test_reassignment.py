@@ -4,21 +4,19 @@ import pytest
 
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed
-from pyspark_log_coordinator.replication.reassignment import ReplicasAltered, original
+from pyspark_log_coordinator.replication.reassignment import original
 from pyspark_log_coordinator.topic.machine import (
     AddPartitions,
     AlterReplicaNode,
     AlterReplicas,
-    DeleteRecords,
     ElectLeaders,
     Holder,
     HoldFiles,
-    MaintainSegments,
     Suspect,
     Suspicion,
 )
 from pyspark_log_storage.errors import InvalidInput
-from tests.support.coordinator.topics import after, commit, decide, file, incarnation, rolled, started, swap
+from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 
 ABC = ("A", "B", "C")
 INCARNATIONS = {node: incarnation(node) for node in "ABCD"}
@@ -26,13 +24,6 @@ INCARNATIONS = {node: incarnation(node) for node in "ABCD"}
 
 def move(*nodes, partition=0, incarnations=INCARNATIONS):
     return AlterReplicas({partition: nodes}, incarnations)
-
-
-def test_a_replica_that_is_added_begins_at_the_log_start_or_with_what_it_holds():
-    state = after(started(2, ABC), commit(None, file({0: 2}, on=("A",)), file({0: 1}, on=ABC)))
-    state = after(after(state, DeleteRecords(0, 2)), move("A"))
-    state = after(state, move("A", "B"))
-    assert state.partitions[0].log_end_offsets == {"A": 3, "B": 3}
 
 
 @pytest.mark.parametrize("to", ["B", "ABC"])
@@ -44,13 +35,6 @@ def test_while_replicas_are_added_those_that_were_there_are_enough_to_write(to):
     if to == "B":
         state = after(state, HoldFiles("B", incarnation("B"), (0,)))
         assert (state.partitions[0].replicas, state.partitions[0].leader) == (("B",), "B")
-
-
-def lagging_in_the_isr():
-    """Return a topic on A and B, which is in the ISR although it lacks the only row."""
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 1}), acks="1"))
-    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A", "B"), 0)
-    return state
 
 
 def test_a_late_reassignment_does_not_bring_back_the_former_store_of_a_node():
@@ -76,12 +60,6 @@ def test_a_partition_does_not_move_to_a_fenced_node_and_may_stay_on_one():
     assert decide(state, move("C", "A", partition=1)) != []
 
 
-def test_a_reassignment_to_a_fenced_node_alone_waits_for_it():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A",))))
-    state = after(state, AlterReplicaNode("A", incarnation("A"), fenced=True))
-    assert decide(state, move("A")) == [ReplicasAltered(0, ("A", "B"), (), ("B",), {})]
-
-
 def led_by_one_that_is_being_added():
     """Return a topic that moves from A to B and C, where B leads already, and C lags."""
     state = after(started(replicas=("A",)), commit(None, file({0: 1})))
@@ -102,14 +80,6 @@ def test_where_a_node_that_was_being_added_leads_another_does_when_the_reassignm
     assert (elected.leader, elected.leader_epoch, altered.replicas) == ("A", 2, ("A",))
     one = after(back, move("A")).partitions[0]
     assert (one.leader, one.isr, one.high_watermark, one.adding) == ("A", ("A",), 1, ())
-
-
-def test_a_node_that_is_suspected_does_not_lead_because_a_reassignment_ends():
-    state = after(started(replicas=("A",)), commit(None, file({0: 1})))
-    state = after(state, move("B", "C"))
-    state = after(after(state, HoldFiles("B", incarnation("B"), (0,))), Suspect("B", incarnation("B")))
-    state = after(state, HoldFiles("C", incarnation("C"), (0,)))
-    assert (state.partitions[0].replicas, state.partitions[0].leader) == (("B", "C"), "C")
 
 
 def test_cancelling_restores_the_order_of_the_replicas():
@@ -168,23 +138,6 @@ def test_a_wiped_or_fenced_node_gives_its_lead_away_once_to_one_that_is_neither_
     assert (state.partitions[1].leader, state.partitions[1].isr) == ("B", ("B",))
 
 
-def test_a_wiped_node_holds_nothing_and_no_segment():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
-    state = rolled(after(state, commit(None, file({0: 1}, on=("A", "B")))), 0, 2, on=("A", "B"))
-    state = after(state, AlterReplicaNode("B", "another"))
-    one = state.partitions[0]
-    assert [holder.node for holder in (*state.files[0].holders, *one.segments[0].holders)] == ["A", "A"]
-    assert (one.isr, one.log_end_offsets) == (("A",), {"A": 3, "B": 0})
-
-
-@pytest.mark.parametrize(
-    "change", [move("A"), AlterReplicaNode("B", "another"), AlterReplicaNode("B", incarnation("B"), True)]
-)
-def test_rows_that_only_a_removed_wiped_or_fenced_node_lacked_are_committed(change):
-    state = after(lagging_in_the_isr(), change)
-    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A",), 1)
-
-
 def test_what_a_process_knew_of_a_node_before_the_topic_learned_more_changes_nothing():
     state = after(after(started(replicas=ABC), Suspect("B", incarnation("B"))), AlterReplicaNode("B", "another"))
     assert state.suspects == {}, "it is another now"
@@ -200,12 +153,3 @@ def test_when_the_last_member_of_the_isr_is_in_service_again_it_leads():
     assert state.partitions[0].leader is None
     state = after(state, AlterReplicaNode("A", incarnation("A")))
     assert state.partitions[0].leader == "A"
-
-
-# Rolling
-
-
-def test_a_swap_of_a_segment_without_current_holders_is_stale():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
-    assert decide(state, MaintainSegments((swap(0, 1, on=()),))) == []
-    assert decide(after(state, AlterReplicaNode("A", "another")), MaintainSegments((swap(0, 1, epoch=1),))) == []

@@ -2,12 +2,10 @@
 
 import pytest
 
-from pyspark_log_coordinator.replication.suspicion import NodeSuspected, confirmed, observe
+from pyspark_log_coordinator.replication.suspicion import confirmed, observe
 from pyspark_log_coordinator.topic.machine import (
     AlterReplicaNode,
     CancelSuspicion,
-    ElectLeaders,
-    Holder,
     HoldFiles,
     Suspect,
     Suspicion,
@@ -15,18 +13,10 @@ from pyspark_log_coordinator.topic.machine import (
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 
 PERIOD = 100
-B_LIVES = (Holder("B", incarnation("B")),)
 
 
 def suspected():
     return after(started(replicas=("A", "B")), Suspect("A", incarnation("A")))
-
-
-def test_a_suspicion_is_numbered_and_a_node_that_is_suspected_or_another_by_now_is_not_suspected_again():
-    assert suspected().suspects == {"A": 1}
-    assert decide(suspected(), Suspect("B", incarnation("B"))) == [NodeSuspected("B", 2)]
-    for node, named in (("A", incarnation("A")), ("B", "another"), ("Z", incarnation("Z"))):
-        assert decide(suspected(), Suspect(node, named)) == []
 
 
 @pytest.mark.parametrize(
@@ -62,14 +52,3 @@ def test_an_observer_counts_from_when_it_saw_the_suspicion_itself():
     standing = observe(standing, suspected(), 1_050)
     assert confirmed(standing, 1_000 + PERIOD - 1, PERIOD) == ()
     assert confirmed(standing, 1_000 + PERIOD, PERIOD) == (Suspicion("A", 1),)
-
-
-def test_a_suspicion_that_was_cancelled_and_raised_again_is_another_one():
-    standing = observe({}, suspected(), 0)
-    cancelled = after(suspected(), HoldFiles("A", incarnation("A")))
-    assert observe(standing, cancelled, 50) == {}
-    again = after(cancelled, Suspect("A", incarnation("A")))
-    assert observe(standing, again, 90) == {Suspicion("A", 2): 90}
-    assert decide(again, ElectLeaders(B_LIVES, (Suspicion("A", 1),))) == []
-    assert decide(again, ElectLeaders(B_LIVES, (Suspicion("A", 2),))) != []
-    assert after(suspected(), commit(None, file({0: 1}, on=("B",)))).suspects == {"A": 1}, "it names others"

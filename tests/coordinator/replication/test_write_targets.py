@@ -23,10 +23,6 @@ def test_a_writer_of_a_quorum_waits_for_a_majority_of_the_partition_with_the_mos
     assert enough(topic, "1") is None
 
 
-def test_a_writer_to_an_isr_waits_for_all_that_can_be_reached():
-    assert enough(assigned(("A", "B", "C")), "all") is None
-
-
 @pytest.mark.parametrize(("mode", "all_targets"), [("isr", ("A",)), ("quorum", ("A", "B", "C"))])
 def test_rows_go_to_the_isr_or_to_every_replica_of_a_quorum(mode, all_targets):
     topic = after(started(1, ("A", "B", "C")), commit(None, file({0: 1})))
@@ -43,8 +39,3 @@ def test_fenced_and_missing_nodes_are_left_out_and_one_target_is_always_left():
     assert write_targets(topic, "1", ("A",)) == (("C",),)
     assert write_targets(topic, "all", ("A", "C")) == (("A",),)
     assert used_nodes(write_targets(topic, "all", ())) == {"A", "C"}
-
-
-def test_a_fenced_replica_of_a_quorum_gets_no_rows():
-    topic = after(assigned(("A", "B", "C"), mode="quorum"), AlterReplicaNode("B", incarnation("B"), fenced=True))
-    assert write_targets(topic, "all", ()) == (("A", "C"),)

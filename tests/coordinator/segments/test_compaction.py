@@ -121,15 +121,6 @@ def test_rows_younger_than_min_compaction_lag_ms_are_left_out():
     assert [due(future, now) for now in (149, 150)] == [[], [(0, 10)]]  # as old as what was written with them
 
 
-def test_rows_above_the_high_watermark_are_not_cleaned():
-    state = started(replicas=("A", "B"), min_insync=2, **COMPACT)
-    state = after(state, commit(None, file({0: 10}, on=("A", "B"))))
-    state = after(state, commit(None, file({0: 10}, on=("A",)), acks="1"))
-    assert state.partitions[0].high_watermark == 10
-    assert due(state) == [(0, 10)]
-    assert is_refused(state, compacted(state, 0, 20, on=("A", "B")))
-
-
 def test_a_cleaning_reads_segments_that_have_expired_and_are_still_there():
     state = head_of(0, 20, cleanup_policy="compact,delete", retention_ms=1)
     later = 10**15  # ms
@@ -202,21 +193,6 @@ def source(base, end, rows, *, is_changed=True, last=None):
     return Source(base, end, end - 1 if last is None else last, rows, is_changed=is_changed)
 
 
-def test_segments_that_keep_all_rows_stay_and_the_others_are_written_again():
-    sources = [source(0, 10, 4, is_changed=False), source(10, 30, 3), source(30, 40, 5)]
-    assert outputs(sources, makes_one=False) == [Output(10, 30, (1,)), Output(30, 40, (2,))]
-    assert outputs(sources, makes_one=True) == [Output(0, 40, (0, 1, 2))]
-
-
-def test_a_segment_without_rows_is_covered_by_the_next_one_and_the_last_by_the_one_before():
-    empty, kept = source(0, 10, 0), source(10, 30, 3, is_changed=False)
-    assert outputs([empty, kept, source(30, 40, 5)], makes_one=False) == [Output(0, 30, (0, 1)), Output(30, 40, (2,))]
-    assert outputs([source(0, 10, 2), source(10, 20, 0), source(20, 30, 0)], makes_one=False) == [
-        Output(0, 30, (0, 1, 2))
-    ]
-    assert outputs([kept, source(30, 40, 0)], makes_one=False) == [Output(10, 40, (0, 1))]
-
-
 def test_a_row_stays_as_a_placeholder_if_none_stays_or_the_offsets_are_too_many_for_a_segment():
     assert outputs([source(0, 10, 0), source(10, 20, 0)], makes_one=False) == [Output(0, 20, (0, 1), 19)]
     sources = [source(0, 10, 0, last=7), source(10, 20, 1)]
@@ -266,15 +242,6 @@ def test_rows_count_as_compacted_from_the_swap_on_however_long_before_it_was_pla
     assert (merged.name, merged.keyed.cleaned_ms) == (merge.segments[0].name, 5000)  # a merge does not change it
 
 
-def test_no_segment_of_a_compacted_topic_is_said_to_stay_and_no_keyed_one_of_any_topic():
-    plain, cleaned = rolled(filled(2), 0, 20, parquet=True, level=roll_plan.LEVEL_MAX), head_of(0, 20)
-    (dense,), (keyed,) = plain.partitions[0].segments, cleaned.partitions[0].segments
-    keyed = msgspec.structs.replace(keyed, level=roll_plan.LEVEL_MAX)
-    assert roll_plan.will_stay(dense, plain.config)
-    assert not roll_plan.will_stay(dense, cleaned.config)
-    assert not roll_plan.will_stay(keyed, plain.config)
-
-
 def test_a_compaction_takes_the_place_of_its_ranges_at_once_and_the_partition_counts_it():
     state = rolled(filled(6, **COMPACT), 0, 20)
     assert state.partitions[0].compactions == 0
@@ -314,14 +281,6 @@ def test_what_a_suspended_process_made_of_older_segments_is_refused():
     both = head_of(0, 20, 40)
     late = compacted(both, 40, 60)
     assert is_refused(taken(both, compacted(both, 0, 40)), late)
-
-
-def test_of_an_older_leader_epoch_or_another_policy_it_is_refused():
-    state = filled(6, **COMPACT)
-    made = compacted(state, 0, 20)
-    assert is_refused(state, msgspec.structs.replace(made, based_on=1))
-    assert is_refused(after(state, AlterConfig({"cleanup.policy": "delete"})), made)
-    assert not is_refused(after(state, AlterConfig({"cleanup.policy": "compact,delete"})), made)
 
 
 @pytest.mark.parametrize("lacking", [0, 1])

@@ -46,15 +46,6 @@ def test_a_mark_of_the_future_is_replaced_and_the_floor_rises_again():
     assert at(state, RaiseOrphanFloor(60), DAY).orphan_floor == 50
 
 
-def test_the_floor_trails_by_between_one_and_two_retentions():
-    state = filled(2, orphan_retention_ms=DAY)
-    for hour in range(24 * 5):
-        now = hour * 3_600_000
-        state = at(state, RaiseOrphanFloor(hour), now)
-        if hour >= 48:
-            assert hour - 48 <= state.orphan_floor <= hour - 24
-
-
 # What is refused
 
 

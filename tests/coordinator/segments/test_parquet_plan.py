@@ -63,18 +63,6 @@ def test_other_segments_stay_as_they_are(kinds, budget):
     assert planned(segmented(kinds), budget) == []
 
 
-def test_what_has_expired_is_not_merged_by_maintenance():
-    kinds = "1" * (2 * MERGE_COUNT)
-    state = segmented(kinds, segment_format="log", retention_bytes=100 * (MERGE_COUNT + 3))
-    merged = (MERGE_COUNT - 3) * 10, (2 * MERGE_COUNT - 3) * 10
-    assert [(start, end) for start, end, *_ in planned(state, 10_000)] == [merged]
-
-
-def test_a_job_says_what_it_does():
-    states = filled(3, flush_messages=1), segmented("1" * MERGE_COUNT), segmented("1P")
-    assert [job.verb for each in states for job in plan(each, 0, 10_000)] == ["rolled", "merged", "written as Parquet"]
-
-
 # By age
 
 
@@ -112,19 +100,6 @@ def test_small_segments_and_the_chunks_behind_them_become_one_of_parquet_by_the_
     assert (job.since_ms, job.until_ms) == (LAG, LAG + 1)
 
 
-@pytest.mark.parametrize("settings", [{"segment_format": "log"}, {"parquet_max_lag_ms": -1}])
-def test_a_topic_of_chunks_or_without_a_lag_waits_for_more_rows(settings):
-    state = filled(2, retention_ms=-1, **({"segment_format": "parquet"} | settings))
-    assert due(state, 100 * LAG) == []
-
-
-def test_rows_above_the_high_watermark_wait():
-    state = started(replicas=("A", "B"), segment_format="parquet", retention_ms=-1)
-    state = after(state, commit(None, file({0: 10}, on=("A", "B"))))
-    state = after(state, commit(None, file({0: 10}, on=("A",)), acks="1"))
-    assert due(state, LAG) == [(0, 10, 1, True)]
-
-
 def test_writers_do_so_in_passing_after_an_hour():
     state = trickle(0, MINUTE)
     assert due(state, INLINE_LAG_MS - 1, budget=None) == []
@@ -139,12 +114,6 @@ def test_a_segment_of_chunks_that_is_done_keeps_its_format(facts):
     state = rolled(trickle(0, MINUTE), 0, 10, **facts)
     assert due(state, 100 * HOUR) == [(10, 20, 1, True)]
     assert due(rolled(state, 10, 20, parquet=True), 100 * HOUR, at_once=[20]) == []
-
-
-def test_writers_leave_a_tail_whose_first_segment_is_too_large_for_them_to_maintenance():
-    state = rolled(trickle(0, MINUTE, segment_bytes=100 * MERGE_COUNT), 0, 10, log_bytes=99)
-    assert due(state, INLINE_LAG_MS, budget=None) == [(0, 10, 2, True)]
-    assert due(state, INLINE_LAG_MS) == [(0, 20, 2, True)]
 
 
 def test_rows_below_an_offset_become_parquet_at_once():

@@ -9,7 +9,7 @@ from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments.retention import LogStartMoved, future_segments
 from pyspark_log_coordinator.topic.machine import ApplyRetention, DeleteRecords, MaintainSegments
 from pyspark_log_storage.errors import InvalidInput
-from tests.support.coordinator.topics import after, at, commit, decide, file, filled, pieces, rolled, started, swap
+from tests.support.coordinator.topics import after, at, decide, filled, pieces, rolled, swap
 
 SECOND = 1000
 SECOND_US = 1_000_000
@@ -50,10 +50,6 @@ def test_segments_older_than_retention_ms_expire_and_the_unrolled_rest_stays(now
     assert at(state, ApplyRetention(), now_ms) is state
 
 
-def test_an_old_segment_behind_a_younger_one_stays():
-    assert log_start(at(aged(50, 1, **AFTER_TEN_SECONDS), ApplyRetention(), 55 * SECOND)) == 0
-
-
 def test_a_segment_with_a_row_of_the_future_expires_by_when_it_was_written():
     state = aged(10**9, 1, **AFTER_TEN_SECONDS)
     (first, *others) = state.partitions[0].segments
@@ -89,34 +85,6 @@ def test_what_retention_bytes_leaves_is_the_least_that_is_not_below_it(sizes, li
     assert not left or limit < 0 or sum(left) + 64 - left[0] < limit
 
 
-# What changes with it
-
-
-def test_expired_segments_are_released_and_nothing_else():
-    state = aged(1, 2, 3, **AFTER_TEN_SECONDS)
-    first = state.partitions[0].segments[0]
-    new = at(state, ApplyRetention(), 12 * SECOND)
-    assert [(each.key, each.at_ms) for each in new.pending_deletions if each not in state.pending_deletions] == [
-        (f"0/{first.name}", 12 * SECOND)
-    ]
-
-
-def test_each_partition_has_its_own_log_start_so_a_batch_may_remain_in_part():
-    state = configured(filled(1, partitions=3), **AFTER_TEN_SECONDS)
-    for partition, newest in ((0, 1), (1, 50), (2, 2)):
-        state = rolled(state, 0, 10, partition=partition, max_timestamp=newest * SECOND_US)
-    state = at(state, ApplyRetention(), 20 * SECOND)
-    assert [each.log_end - each.log_start for each in state.partitions] == [0, 10, 0]
-
-
-def test_offsets_continue_after_all_rows_are_deleted():
-    state = rolled(configured(filled(2), **AFTER_TEN_SECONDS), 0, 20, max_timestamp=1)
-    state = at(state, ApplyRetention(), 60 * SECOND)
-    one = state.partitions[0]
-    assert (one.log_start, one.log_end, one.high_watermark, one.rolled_end) == (20, 20, 20, 20)
-    assert pieces(after(state, commit(None, file({0: 5})))) == [("chunk", 20, 25)]
-
-
 # Delete-records
 
 
@@ -130,25 +98,10 @@ def test_the_log_starts_in_the_middle_of_a_chunk_or_segment_and_never_goes_back(
         assert [decide(new, DeleteRecords(0, before)) for before in (0, 10, 15)] == [[], [], []]
 
 
-@pytest.mark.parametrize("before", [10, 20, 30])
-def test_pieces_that_end_at_the_log_start_are_deleted(before):
-    state = after(rolled(filled(3), 0, 10), DeleteRecords(0, before))
-    assert [start for _, start, _ in pieces(state)] == list(range(before, 30, 10))
-
-
 def test_minus_one_deletes_all_rows():
     assert decide(filled(3), DeleteRecords(0, 30)) == [LogStartMoved(0, 30, 0)]
     state = after(rolled(filled(3), 0, 10), DeleteRecords(0, -1))
     assert (log_start(state), pieces(state), len(state.files)) == (30, [], 0)
-
-
-def test_no_row_above_the_high_watermark_is_deleted():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
-    state = after(state, commit(None, file({0: 10}, on=("A",)), acks="1"))
-    with pytest.raises(InvalidInput, match="from 0 to 10, the end of the log"):
-        decide(state, DeleteRecords(0, 11))
-    state = after(state, DeleteRecords(0, -1))
-    assert (log_start(state), pieces(state)) == (10, [("chunk", 10, 20)])
 
 
 @pytest.mark.parametrize(
@@ -184,11 +137,3 @@ def test_epochs_before_the_log_start_are_dropped_and_the_first_left_begins_there
     one = msgspec.structs.replace(state.partitions[0], epoch_starts=((0, 0), (1, 10), (3, 20)), leader_epoch=3)
     state = msgspec.structs.replace(state, partitions=(one,))
     assert after(state, DeleteRecords(0, before)).partitions[0].epoch_starts == kept
-
-
-def test_a_replica_that_lacks_rows_before_the_log_start_continues_there():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
-    state = after(state, commit(None, file({0: 10}, on=("A",))))
-    assert (state.partitions[0].isr, state.partitions[0].log_end_offsets) == (("A",), {"A": 20, "B": 10})
-    assert after(state, DeleteRecords(0, 10)).partitions[0].log_end_offsets == {"A": 20, "B": 10}
-    assert after(state, DeleteRecords(0, 20)).partitions[0].log_end_offsets == {"A": 20, "B": 20}

@@ -17,8 +17,6 @@ from pyspark_log_coordinator.segments.roll_plan import (
     ROLL_BYTES,
     ROLL_CHUNKS,
     ROLL_FILES,
-    UNROLLED_CHUNKS_MAX,
-    must_roll,
     plan,
 )
 from pyspark_log_coordinator.segments.tiers import MERGE_COUNT
@@ -90,12 +88,6 @@ def test_a_partition_with_as_much_unrolled_as_a_setting_says_is_rolled(rolled_at
     assert plan(state, 0) == [], "the rows that are in segments do not count"
 
 
-def test_a_partition_with_much_unrolled_is_rolled():
-    almost = after(started(), commit(None, heavy(1, ROLL_BYTES - 1)))
-    assert plan(almost, 0) == []
-    assert ranges(plan(after(almost, commit(None, heavy(1, 1))), 0, ROLL_BYTES)) == [(0, 1, 0, 2)]
-
-
 @pytest.mark.parametrize("setting", ["segment_ms", "flush_ms", "retention_ms"])
 def test_a_partition_whose_oldest_chunk_is_old_is_rolled(setting):
     state = filled(2, **{"segment_ms": 100 * HOUR, "retention_ms": -1, setting: HOUR})
@@ -152,19 +144,6 @@ def test_writers_leave_those_that_are_larger_than_their_budget_to_maintenance():
     assert plan(segmented(*[1] * MERGE_COUNT, size=INLINE_ROLL_BYTES // 8), 0) == [], "eight of them fit"
 
 
-def test_of_segments_that_are_more_than_one_as_many_are_merged_as_fit():
-    state = segmented(*[1, 2] * (MERGE_COUNT - 1), LEVEL_MAX, size=2**30 // MERGE_COUNT - 1)
-    assert ranges(plan(state, 0, 10**12)) == [(0, 3, 0, MERGE_COUNT * 10)]
-    assert plan(segmented(1, 1, LEVEL_MAX, size=INLINE_ROLL_BYTES), 0) == [], "one alone is not a merge"
-
-
-def test_chunks_are_rolled_before_segments_are_merged():
-    state = segmented(*[1] * MERGE_COUNT)
-    state = after(state, commit(None, file([(0, 1)] * ROLL_CHUNKS)))
-    [job] = plan(state, 0)
-    assert (job.level, job.segments) == (1, ())
-
-
 def test_a_writer_looks_only_at_the_newest_segments_and_by_hand_all_are_merged():
     state = segmented(*[1] * MERGE_COUNT, *[LEVEL_MAX] * MERGE_LOOK_BACK)
     assert plan(state, 0) == []
@@ -181,12 +160,6 @@ def test_a_job_is_no_larger_than_its_budget():
     # A chunk larger than it is rolled by itself.
     state = after(after(started(), commit(None, heavy(1, ROLL_BYTES))), commit(None, heavy(1, ROLL_BYTES)))
     assert ranges(plan(state, 0, 1000)) == [(0, 1, 0, 1)]
-
-
-def test_a_roll_stops_at_the_most_rows_of_a_segment():
-    half = SEGMENT_ROWS_MAX // 2
-    state = after(started(flush_messages=1), commit(None, file([(0, half), (0, half), (0, 1), (0, 1)])))
-    assert ranges(plan(state, 0)) == [(0, 1, 0, SEGMENT_ROWS_MAX)]
 
 
 def test_a_segment_is_done_if_so_many_like_it_exceed_the_most_rows_of_a_segment():
@@ -210,15 +183,6 @@ def test_an_inline_job_is_half_of_what_is_unrolled_within_bounds(chunk, count, e
         state = after(state, commit(None, heavy(1, chunk)))
     [job] = plan(state, 0)
     assert job.bytes == expected
-
-
-# The hard cap
-
-
-def test_a_partition_past_the_hard_cap_must_be_rolled():
-    state = after(started(2), commit(None, file([(1, 1)] * (UNROLLED_CHUNKS_MAX - 1))))
-    assert not must_roll(state)
-    assert must_roll(after(state, commit(None, file({1: 1}))))
 
 
 # A long history
@@ -264,13 +228,3 @@ def carried_out(state, now, budget, writes):
             facts = {"level": job.level, "log_bytes": job.bytes, "parquet": job.parquet, "since_ms": job.since_ms}
             state = rolled(state, job.base_offset, job.end_offset, **facts)
     return state
-
-
-def test_after_ten_thousand_small_batches_a_partition_has_a_few_dozen_segments():
-    state, writes = started(retention_ms=-1), [0] * 10_000
-    for _ in range(10_000):
-        state = after(state, commit(None, file({0: 1})))
-        state = carried_out(state, 0, None, writes)
-    one = state.partitions[0]
-    assert (len(one.segments), len(one.chunks)) == (21, 10_000 % ROLL_CHUNKS)
-    assert max(writes) == 2

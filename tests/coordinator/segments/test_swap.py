@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, Holder, MaintainSegments
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, MaintainSegments
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.support.coordinator.topics import (
     after,
@@ -73,12 +73,6 @@ def test_a_swap_whose_range_is_not_the_oldest_whole_pieces_is_dropped(start, end
     assert take(state, one) == (state, 0)
 
 
-@pytest.mark.parametrize(("start", "end"), [(5, 20), (0, 15), (10, 25), (0, 25), (20, 30)])
-def test_a_merge_whose_range_is_not_whole_segments_is_dropped(start, end):
-    state = rolled(rolled(filled(4), 0, 10, 20, 30), 10, 30)
-    assert take(state, swap(start, end)) == (state, 0)
-
-
 @pytest.mark.parametrize(
     "stale", [swap(0, 20, epoch=1), swap(0, 20, born=4), swap(0, 20, -1), swap(0, 20, 1), swap(0, 20, on=())]
 )
@@ -94,53 +88,6 @@ def test_one_segment_is_replaced_only_by_a_later_version_of_its_rows():
         assert take(state, swap(0, 10, level=level)) == (state, 0)
     state, taken = take(state, swap(0, 10, level=4, parquet=True), swap(0, 10, level=4))
     assert (taken, state.partitions[0].segments[0].is_parquet) == (1, True)
-
-
-def test_a_swap_above_the_high_watermark_is_dropped():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
-    state = after(state, commit(None, file({0: 10}, on=("A",)), acks="1"))
-    assert state.partitions[0].high_watermark == 10
-    assert take(state, swap(0, 20, on="AB")) == (state, 0)
-    assert take(state, swap(0, 10, on="AB"))[1] == 1
-
-
-def test_a_swap_is_dropped_while_the_isr_is_below_min_insync_replicas():
-    state = after(started(replicas=("A", "B"), min_insync=2), commit(None, file({0: 10}, on=("A", "B"))))
-    state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
-    assert state.partitions[0].isr == ("A",)
-    assert take(state, swap(0, 10, on=("A",))) == (state, 0)
-
-
-def test_a_swap_is_dropped_while_no_replica_is_in_sync():
-    state = after(started(replicas=("A", "B"), min_insync=0), commit(None, file({0: 10}, on=("A", "B"))))
-    nobody = msgspec.structs.replace(state.partitions[0], isr=(), leader=None)
-    state = msgspec.structs.replace(state, partitions=(nobody,))
-    assert take(state, swap(0, 10, on=("A", "B"))) == (state, 0)
-
-
-def test_a_swap_is_dropped_unless_every_member_of_the_isr_holds_the_segment():
-    state = after(started(replicas=("A", "B", "C")), commit(None, file({0: 10}, on="ABC")))
-    assert take(state, swap(0, 10, on="AB")) == (state, 0)
-    assert take(state, swap(0, 10, on="ABC"))[1] == 1
-    state = after(state, AlterReplicaNode("C", incarnation("C"), fenced=True))
-    assert take(state, swap(0, 10, on="AB"))[1] == 1
-
-
-def test_what_a_former_disk_of_a_node_held_does_not_count():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
-    one = swap(0, 10, on=("A",))
-    former = (*one.segments[0].holders, Holder("B", "an earlier disk"))
-    one = msgspec.structs.replace(one, segments=(msgspec.structs.replace(one.segments[0], holders=former),))
-    assert take(state, one) == (state, 0)
-
-
-def test_the_same_swap_again_does_not_give_up_its_own_files():
-    mine = swap(0, 20)
-    state, _ = take(filled(2), mine)
-    again, taken = take(state, mine)
-    assert taken == 0
-    assert released(again) == released(state)
-    assert not any(mine.segments[0].name in key for key in released(again))
 
 
 def test_a_swap_whose_first_chunk_was_cut_meanwhile_is_taken():

@@ -1,6 +1,5 @@
 """The columns of a typed topic in its journal."""
 
-import itertools
 from random import Random
 
 import msgspec
@@ -53,14 +52,6 @@ def test_each_evolution_adds_a_schema_and_columns_that_the_topic_holds_change_no
     assert columns_of(topic) == ["id INT", "id BIGINT, name STRING", "id BIGINT, name STRING, at DATE"]
 
 
-@pytest.mark.parametrize("order", [*itertools.permutations(["a INT, b STRING", "a BIGINT", "c DATE"])])
-def test_evolutions_of_several_writers_are_merged_in_any_order(order):
-    topic = typed("a INT")
-    for wanted in order:
-        topic = after(topic, evolution(wanted))
-    assert sorted(columns_of(topic)[-1].split(", ")) == ["a BIGINT", "b STRING", "c DATE"]
-
-
 def test_an_evolution_that_contradicts_the_topic_is_refused_by_name():
     topic = after(typed("a INT"), evolution("b STRING"))
     with pytest.raises(InvalidRecord, match=r"topic 't': column 'b' is string and cannot become date; cast it"):
@@ -69,12 +60,6 @@ def test_an_evolution_that_contradicts_the_topic_is_refused_by_name():
         decide(started(), evolution("a INT"))
     with pytest.raises(InvalidRecord, match="topic 't': column 'offset' cannot be stored"):
         decide(topic, EvolveSchema(schema.encode(schema.pa.schema([("offset", schema.pa.int64())]))))
-
-
-def test_not_null_is_relaxed_only_if_asked_for():
-    topic = typed("a INT NOT NULL")
-    assert decide(topic, evolution("a INT")) == []
-    assert columns_of(after(topic, evolution("a INT", relax=True)))[-1] == "a INT"
 
 
 def test_the_number_of_schemas_is_limited():

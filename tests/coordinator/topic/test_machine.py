@@ -5,12 +5,10 @@ import pytest
 
 from pyspark_log_coordinator.journal.state_machine import Outcome
 from pyspark_log_coordinator.model.producers import RETIRED_MAX
-from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic import sequencing
 from pyspark_log_coordinator.topic.machine import (
     DeleteTopic,
-    StartTopic,
     TopicDeleted,
 )
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
@@ -23,8 +21,6 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.files.row_files import StagedChunk
 from tests.support.coordinator.topics import after, claim, commit, decide, file, rolled, started
 
-ABC = ("A", "B", "C")
-
 
 def places(state, partition):
     """Return a partition's chunks as (first offset, rows, number of the file, position in it)."""
@@ -32,16 +28,6 @@ def places(state, partition):
 
 
 # Beginning and end
-
-
-def test_a_topic_begins_once_empty_on_its_nodes_with_the_first_as_leader():
-    state = started(partitions=2, replicas=ABC)
-    for partition in state.partitions:
-        assert partition.replicas == partition.isr == ABC
-        assert partition.leader == "A"
-        assert (partition.log_start, partition.high_watermark, partition.log_end) == (0, 0, 0)
-    again = StartTopic("other", "2", TopicConfig(), (), {"A": "x"}, (("A",),) * 9)
-    assert decide(state, again) == decide(after(state, DeleteTopic()), again) == []
 
 
 def test_a_topic_is_deleted_once_and_keeps_no_list_of_what_it_held():
@@ -122,20 +108,6 @@ def test_a_batch_with_a_row_that_is_too_far_in_the_future_or_the_past_is_refused
 # Exactly once
 
 
-@pytest.mark.parametrize(
-    ("run", "files"),
-    [
-        ("run-1", [file({0: 3, 1: 1})]),
-        ("run-2", [file({0: 3, 1: 1})]),
-        ("run-1", [file({0: 1}), file({1: 3})]),
-    ],
-    ids=["again", "by a new run", "split otherwise"],
-)
-def test_a_replayed_batch_changes_nothing(run, files):
-    state = after(started(partitions=2), commit(claim(0, run="run-1"), file({0: 3, 1: 1})))
-    assert decide(state, commit(claim(0, run=run), *files)) == []
-
-
 @pytest.mark.parametrize("expires", [True, False], ids=["a process", "a query"])
 def test_a_replayed_batch_of_several_chunks_in_a_partition_tells_its_first_offsets(expires):
     """What the log remembers of a process, and the chunks of a query's files."""
@@ -160,13 +132,6 @@ def test_a_replayed_batch_with_another_number_of_rows_and_an_older_one_are_refus
     assert (caught.value.producer, caught.value.batch) == ("query-1", batch)
 
 
-def test_a_batch_without_rows_is_not_remembered_and_numbers_may_be_left_out():
-    assert decide(started(), commit(claim(0))) == decide(started(), commit(claim(0), file({}))) == []
-    state = after(started(), commit(claim(4), file({0: 3})))
-    state = after(state, commit(claim(9)))
-    assert after(state, commit(claim(9), file({0: 2}))).partitions[0].log_end == 5
-
-
 def test_a_query_that_sends_every_batch_is_refused_if_one_is_missing_and_batches_without_rows_count():
     state = started()
     for batch, files in enumerate([[file({0: 3})], [], [file({})], [file({0: 1})]]):
@@ -189,29 +154,6 @@ def test_a_missing_batch_is_looked_for_under_all_names_of_a_query_and_a_take_ove
     assert taken.partitions[0].log_end == 5
 
 
-@pytest.mark.parametrize(("before", "now"), [(False, True), (True, False)])
-def test_a_query_that_does_not_send_every_batch_may_leave_numbers_out(before, now):
-    state = after(started(), commit(claim(3, follows=before), file({0: 3})))
-    assert after(state, commit(claim(9, follows=now), file({0: 1}))).partitions[0].log_end == 4
-
-
-def test_two_producers_do_not_disturb_each_other_and_a_batch_of_none_is_appended_every_time():
-    state = after(started(), commit(claim(7, query="one"), file({0: 3})))
-    state = after(state, commit(claim(0, query="two"), file({0: 2})))
-    assert decide(state, commit(claim(7, query="one"), file({0: 3}))) == []
-    for end in (8, 11):
-        state = after(state, commit(None, file({0: 3})))
-        assert state.partitions[0].log_end == end
-
-
-def test_a_run_that_a_newer_one_replaced_is_fenced():
-    state = after(started(), commit(claim(0, run="run-1"), file({0: 3})))
-    state = after(state, commit(claim(1, run="run-2"), file({0: 1})))
-    for batch, files in ((0, [file({0: 1})]), (1, [file({0: 1})]), (2, [file({0: 1})]), (2, [])):
-        with pytest.raises(ProducerFenced, match="replaced by a newer run"):
-            decide(state, commit(claim(batch, run="run-1"), *files))
-
-
 def test_every_replaced_run_stays_fenced_up_to_a_bound():
     state = started()
     for i in range(RETIRED_MAX + 2):
@@ -224,40 +166,6 @@ def test_every_replaced_run_stays_fenced_up_to_a_bound():
 
 
 # Application ids
-
-
-def owned():
-    """Return a topic in which query-1 has written batches up to 9 as application app."""
-    return after(started(), commit(claim(9, query="query-1", run="run-1", app="app"), file({0: 3})))
-
-
-@pytest.mark.parametrize(("query", "said"), [("query-2", "belongs to query query-1"), ("", "this is a batch write")])
-def test_an_application_id_of_another_query_is_refused(query, said):
-    with pytest.raises(ProducerFenced, match=said):
-        decide(owned(), commit(claim(10, query=query, run="run-2", app="app"), file({0: 1})))
-
-
-def taken_over():
-    """Return the topic after query-2 took app over from query-1 with its batch 0."""
-    claimed = claim(0, query="query-2", run="run-2", app="app", take_over=True)
-    return after(owned(), commit(claimed, file({0: 2})))
-
-
-def test_a_query_takes_an_application_id_over_and_counts_from_its_own_batches():
-    assert taken_over().partitions[0].log_end == 5
-    assert taken_over().producers["app"].batch_id == 0
-    replayed = claim(0, query="query-2", run="run-3", app="app", take_over=True)
-    assert decide(taken_over(), commit(replayed, file({0: 2}))) == []
-    for run in ("run-1", "run-9"):
-        with pytest.raises(ProducerFenced):
-            decide(taken_over(), commit(claim(10, query="query-1", run=run, app="app"), file({0: 1})))
-    back = claim(9, query="query-1", run="run-9", app="app", take_over=True)
-    with pytest.raises(ProducerFenced, match="taken over from query query-1 by query query-2"):
-        decide(taken_over(), commit(back, file({0: 3})))  # its batches are forgotten
-    third = claim(0, query="query-3", run="run-3", app="app", take_over=True)
-    state = after(taken_over(), commit(third, file({0: 4})))
-    assert state.producers["app"].retired_queries == ("query-1", "query-2")
-    assert state.partitions[0].log_end == 9
 
 
 @pytest.mark.parametrize(("before", "after_restart"), [("", "app"), ("app", ""), ("app", "other")])
@@ -273,19 +181,3 @@ def test_a_run_is_fenced_if_a_newer_one_writes_under_another_name(before, after_
     assert decide(state, commit(claim(2, run="run-3", app=before), file({0: 1}))) == []
     with pytest.raises(ProducerFenced, match="wrote up to batch 2"):
         decide(state, commit(claim(3, run="run-2", app=after_restart), file({0: 1})))
-
-
-@pytest.mark.parametrize(("before", "after_restart"), [("", "app"), ("app", ""), ("app", "other")])
-def test_a_query_that_gets_another_name_at_a_restart_repeats_its_batch(before, after_restart):
-    state = after(started(), commit(claim(9, run="run-1", app=before), file({0: 3})))
-    assert decide(state, commit(claim(9, run="run-2", app=after_restart), file({0: 3}))) == []
-    with pytest.raises(BatchMismatch, match=r"batch 8 after batch 9: .*\. Another driver runs on this checkpoint, or"):
-        decide(state, commit(claim(8, run="run-2", app=after_restart), file({0: 3})))
-    state = after(state, commit(claim(10, run="run-2", app=after_restart), file({0: 2})))
-    assert decide(state, commit(claim(10, run="run-3", app=before), file({0: 2}))) == []
-    assert state.partitions[0].log_end == 5
-
-
-def test_taking_over_ones_own_id_still_tells_replays():
-    claimed = claim(9, query="query-1", run="run-1", app="app", take_over=True)
-    assert decide(owned(), commit(claimed, file({0: 3}))) == []
