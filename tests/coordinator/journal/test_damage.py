@@ -53,16 +53,6 @@ def test_an_entry_that_does_not_follow_the_one_before_is_an_error(store, monkeyp
         open_list(store).refresh()
 
 
-@pytest.mark.usefixtures("snapshots_are_close")
-@pytest.mark.parametrize("damaged", range(EVERY + 1, 2 * EVERY + 1))
-def test_a_damaged_entry_before_a_damaged_snapshot_is_an_error(store, damaged):
-    fill(open_list(store), 2 * EVERY + 2)
-    store.put(snapshot.key(FOLDER, 2 * EVERY), b"rotten")
-    store.put(entry_key(damaged), raw_entry(b"x" * 16, ["ItemAdded", "forged"]))
-    with pytest.raises(CorruptObject, match=number(damaged)):
-        open_list(store).refresh()
-
-
 def test_a_snapshot_of_an_impossible_state_is_corrupt(store, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
     fill(open_list(store), 2)
@@ -100,16 +90,6 @@ def test_a_flipped_bit_of_any_byte_and_a_cut_are_errors_that_name_the_object(jou
         store.put(key, damaged)
         with pytest.raises(CorruptObject, match=key.rpartition("/")[2]):
             open_list(store).refresh()
-
-
-def test_a_snapshot_under_the_name_of_another_is_corrupt(journal, store, monkeypatch):
-    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
-    fill(journal, 2)
-    (key,) = store.list(SNAPSHOTS)
-    of_an_older_version = snapshot.encode(snapshot.decode(store.read(key), key))
-    store.create(f"{SNAPSHOTS}{newest_first(3)}", of_an_older_version)
-    with pytest.raises(CorruptObject, match="snapshot of entry 2"):
-        open_list(store).refresh()
 
 
 # Newer versions
@@ -224,17 +204,6 @@ def test_the_newest_snapshot_that_is_damaged_gives_way_to_the_one_before(journal
 
 
 @no_majority
-def test_the_entries_of_a_journal_that_ends_stay_if_its_last_snapshot_is_damaged(journal, store):
-    fill(journal, 5)
-    journal.create_snapshot()
-    key = snapshot.key(FOLDER, 5)
-    store.put(key, store.read(key)[:-1])
-    with pytest.raises(CorruptObject, match=key):
-        trimming.delete_history(journal)
-    assert len(list(store.list(ENTRIES))) == 5
-
-
-@no_majority
 @pytest.mark.usefixtures("snapshots_are_close")
 def test_nothing_is_trimmed_by_a_damaged_snapshot(journal, store):
     fill(journal, KEPT + EVERY)
@@ -246,14 +215,6 @@ def test_nothing_is_trimmed_by_a_damaged_snapshot(journal, store):
     assert len(store.keys()) == before
     store.put(oldest, whole)
     assert trimming.trim(journal) > 0
-
-
-@no_majority
-def test_a_snapshot_that_is_due_and_damaged_already_does_not_fail_the_command_that_is_done(journal, store, monkeypatch):
-    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
-    store.be_slow(SNAPSHOTS, meanwhile=lambda: store.inner.create(snapshot.key(FOLDER, 4), b"rotten"))
-    fill(journal, 4)
-    assert journal.number == 4
 
 
 @no_majority

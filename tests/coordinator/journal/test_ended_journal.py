@@ -3,11 +3,11 @@
 import pytest
 
 from pyspark_log_coordinator.journal.journal import Journal
-from pyspark_log_coordinator.journal.place import Member, OneStore, SeveralStores
+from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnded
 from pyspark_log_coordinator.log import journal_move
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, LogMoved, OutcomeUnknown, StoreUnavailable
+from pyspark_log_storage.errors import LogMoved, StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems
 from tests.support.coordinator.stand_in_threads import ShuffledThreads
@@ -92,32 +92,6 @@ def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(jou
     assert [list(store.list("")) for store in journals.stores[3:]] == [[layout.MARKER]] * 3
 
 
-def test_whoever_began_it_there_does_not_lead_at_the_next_entry(journals):
-    """Others may have written the same bytes: vote 0 of the next slot is for one of them alone."""
-    journal = journals.open()
-    ended = journal.submit(END).number
-    journals.begin_there()
-    there = journals.open(2)
-    there.refresh()
-    assert not there.entries.leads(ended + 1)
-    assert there.submit(AddItems(("clock",))).number == ended + 1
-    assert there.entries.leads(ended + 2)
-
-
-def test_whoever_was_suspended_finds_the_end_after_everything_before_it_was_deleted(journals):
-    slept, journal = journals.open(), journals.open()
-    slept.submit(AddItems(("book",)))
-    for item in ("vase", "clock"):
-        journal.submit(AddItems((item,)))
-    journal.submit(END)
-    journals.begin_there()
-    assert journal_move.leave_the_end(journal) > 0
-    with pytest.raises(OutcomeUnknown):  # it proposed where everything was deleted, before it looked
-        slept.submit(AddItems(("lamp",)))
-    with pytest.raises(LogMoved):
-        slept.submit(AddItems(("lamp",)))
-
-
 def test_a_void_entry_ends_no_journal(journals):
     """It lies in a slot that was trimmed before a suspended process filled it, and died."""
     late, journal = journals.open(), journals.open()
@@ -137,10 +111,3 @@ def test_a_void_entry_ends_no_journal(journals):
     with pytest.raises(Died):
         late.submit(END)
     assert journals.open().refresh() == journal.refresh()
-
-
-def test_a_journal_at_the_root_goes_on_nowhere_else():
-    journal = Journal(OneStore(MemoryStore()), FOLDER, MACHINE, fake_environment())
-    journal.submit(END)
-    with pytest.raises(CorruptObject, match="generation 2: one at the root stays there"):
-        journal.refresh()

@@ -3,14 +3,12 @@
 import pytest
 
 from pyspark_log_coordinator.cluster import nodes
-from pyspark_log_coordinator.journal.journal_nodes import JournalNode
 from pyspark_log_coordinator.journal.state_machine import JournalEnded
-from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.model.partition import SegmentRef
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication import reassignment
 from pyspark_log_coordinator.replication.election import LeaderElected
-from pyspark_log_coordinator.segments import retention, swap
+from pyspark_log_coordinator.segments import retention
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
@@ -59,31 +57,7 @@ def test_a_topic_on_one_store_that_moved_to_another_is_an_error(stored, generati
     assert raised.value.object == name
 
 
-def test_a_cluster_on_one_store_that_moved_to_others_is_an_error(stored):
-    there = tuple(JournalNode(name, f"/{name}", name) for name in "abc")
-    name = forge(stored.store, stored.log.cluster, JournalEnded(2, there))
-    with within(20), pytest.raises(CorruptObject, match="generation 2") as raised:
-        stored.open()
-    assert raised.value.object == name
-
-
 def test_a_replica_on_a_node_that_the_cluster_does_not_know_is_an_error(stored):
     forge(stored.store, stored.handle.journal, reassignment.PartitionsAdded((("9",),), {"9": "i"}))
     with pytest.raises(CorruptObject, match="it has replicas on 9, and the cluster has no such node"):
         stored.open().topic("t")
-
-
-def test_what_a_command_decides_is_not_written_if_it_cannot_be_folded(stored, monkeypatch):
-    monkeypatch.setattr(topic.retention, "decide_retention", lambda *_: [retention.LogStartMoved(7, 1, 0)])
-    before = stored.handle.journal.number
-    with pytest.raises(IndexError):
-        stored.handle.submit(retention.ApplyRetention())
-    assert stored.open().topic("t").journal.number == before
-
-
-def test_maintenance_ends_though_what_it_makes_never_counts(stored, monkeypatch):
-    stored.fill(70)
-    monkeypatch.setattr(swap, "decide", lambda *_: [])
-    with within(20):
-        done = topic_roll.roll_and_merge(stored.handle)
-    assert done == {"segments": 0, "bytes": 0}

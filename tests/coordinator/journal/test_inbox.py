@@ -1,6 +1,5 @@
 """The inbox of a journal: a process that has lost an entry leaves its command where the next writer finds it."""
 
-import contextlib
 import threading
 import time
 
@@ -15,15 +14,13 @@ from pyspark_log_coordinator.journal.inbox import (
     KEPT_ENTRIES,
     Answer,
     Inbox,
-    decode_answer,
     encode_answer,
 )
 from pyspark_log_coordinator.journal.pace import FRESH_SECONDS
 from pyspark_log_coordinator.journal.trimming import trim
-from pyspark_log_storage.errors import CorruptObject, StoreRefused, StoreUnavailable
+from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.objects.envelope import seal
-from pyspark_log_storage.stored_fields import ORDINAL_MAX
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import FOLDER, AddItems, ItemAdded, ListFull, open_list
 from tests.support.coordinator.journal_objects import (
@@ -159,25 +156,6 @@ def test_a_process_lets_those_whose_commands_are_older_carry_out_its_own(store, 
     assert bool(outcome.events) == in_vain
 
 
-def test_a_command_whose_process_died_is_carried_out_once(store):
-    environment = fake_environment()
-    inbox_of(environment).put(open_list(store).place, 0, AddItems(("book",)))
-    outcome, _ = submit_after_a_loss(store, "cup", "lamp")
-    assert items_of_the_entry(store, outcome) == ["lamp", "book"]
-    assert len(waiting(store)) == 2
-    outcome, _ = submit_after_a_loss(store, "vase", "bowl")
-    assert items_of_the_entry(store, outcome) == ["bowl"]
-    assert open_list(store).refresh().items == ("cup", "lamp", "book", "vase", "bowl")
-
-
-@one_store
-def test_a_command_that_another_process_carried_out_is_made_durable_before_it_is_acknowledged(store):
-    add(open_list(another(store)), "book")
-    outcome, _ = submit(store, "book")
-    assert outcome.events == []
-    assert entry_key(1) in store.creates, "the other process may have died before it was durable"
-
-
 @one_store
 @pytest.mark.parametrize(
     ("first_answer", "looks"),
@@ -311,28 +289,6 @@ def test_a_journal_on_three_stores_does_not_wait_for_an_inbox_that_hangs_and_use
     assert AddItems(("vase",)) in [command for _, command in inbox.others(journal.place)]
 
 
-def test_an_inbox_that_hangs_cannot_be_emptied(hanging_inbox):
-    place = open_list(hanging_inbox).place
-    with pytest.raises(StoreUnavailable, match="no answer"):
-        inbox_of().delete_old(place, 5)
-
-
-@one_store
-def test_a_command_whose_answer_is_lost_may_be_in_the_inbox_and_is_withdrawn(store, monkeypatch):
-    create = store.create_unflushed
-
-    def create_and_fail(key, data):
-        create(key, data)
-        raise StoreUnavailable(store.url, key, "the answer is lost")
-
-    monkeypatch.setattr(store, "create_unflushed", create_and_fail)
-    inbox = inbox_of()
-    inbox.put(open_list(store).place, 0, AddItems(("book",)))
-    assert inbox.is_used
-    inbox.withdraw()
-    assert waiting(store) == []
-
-
 def test_commands_and_answers_that_nobody_removes_are_deleted_after_hundreds_of_entries(store):
     place = open_list(store).place
     inbox_of().put(place, 5, AddItems(("book",)))
@@ -449,12 +405,6 @@ def test_a_process_that_waits_reads_an_answer_and_no_entries(store):
     assert len(list(store.list(ANSWERS))) == 2
     with pytest.raises(ListFull):
         waiter(store, lead(store)).submit("box", items_max=1)
-
-
-def test_an_answer_with_offsets_that_no_log_reaches_is_none():
-    for begin, is_one in ((ORDINAL_MAX, True), (ORDINAL_MAX + 1, False)):
-        with contextlib.nullcontext() if is_one else pytest.raises(CorruptObject):
-            decode_answer(encode_answer(Answer(1, {0: (begin, begin)}), "key"), "key")
 
 
 @one_store

@@ -2,18 +2,16 @@
 
 import pytest
 
-from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import replay, snapshot
-from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
+from pyspark_log_coordinator.journal import replay
+from pyspark_log_coordinator.journal.journal_entry import NO_HASH
 from pyspark_log_coordinator.journal.pace import ALONE_ENTRIES
 from pyspark_log_storage.errors import (
     CorruptObject,
     OutcomeUnknown,
-    StoreRefused,
 )
 from pyspark_log_storage.layout import newest_first
 from pyspark_log_storage.stores.local import LocalStore
-from tests.support.coordinator.item_list import FOLDER, AddItems, ItemAdded, ItemList, ListFull, open_list
+from tests.support.coordinator.item_list import AddItems, ListFull, open_list
 from tests.support.coordinator.journal_objects import (
     ENTRIES,
     SNAPSHOTS,
@@ -75,14 +73,6 @@ def test_a_refused_command_writes_nothing(journal, store):
     assert list(store.list("")) == []
 
 
-def test_an_outcome_names_the_entry_the_events_and_the_state_after_them(journal):
-    add(journal, "book")
-    outcome = add(journal, "vase", "clock")
-    assert outcome.number == 2
-    assert outcome.events == [ItemAdded("vase"), ItemAdded("clock")]
-    assert outcome.state == ItemList(("book", "vase", "clock"))
-
-
 # Doubtful answers
 
 
@@ -113,14 +103,6 @@ def test_after_an_unknown_outcome_the_next_command_finds_what_was_written(journa
     assert add(journal, "book").events == []
 
 
-def test_a_permission_error_is_passed_on_and_the_journal_continues(journal, store):
-    store.refuse(ENTRIES, times=1)
-    with pytest.raises(StoreRefused):
-        add(journal, "book")
-    assert list(store.list(ENTRIES)) == []
-    assert add(journal, "vase").state.items == ("vase",)
-
-
 def test_a_folder_in_the_place_of_the_next_entry_is_an_error(tmp_path):
     store = LocalStore(str(tmp_path))
     add(open_list(store), "book")
@@ -131,18 +113,7 @@ def test_a_folder_in_the_place_of_the_next_entry_is_an_error(tmp_path):
     assert add(open_list(store), "vase").state.items == ("book", "vase")
 
 
-@one_store
-def test_an_entry_is_one_object_whatever_its_size(journal, store):
-    add(journal, "x" * 1_000_000)
-    assert store.creates == [entry_key(1)]
-    assert open_list(store).refresh() == journal.state
-
-
 # Snapshots
-
-
-def test_a_snapshot_is_written_every_256_entries():
-    assert journal_module.SNAPSHOT_EVERY == 256
 
 
 @pytest.mark.usefixtures("snapshots_are_close")
@@ -169,24 +140,6 @@ def test_a_snapshot_that_the_store_refuses_does_not_fail_the_command(store):
     assert (journal.number, snapshots_in(store)) == (8, [])
     fill(open_list(store), 5)
     assert snapshots_in(store) == [12]
-
-
-@pytest.mark.usefixtures("snapshots_are_close")
-def test_a_strange_file_among_the_snapshots_does_not_fail_a_command_that_is_done(store):
-    idle = open_list(store)
-    add(idle, "first")
-    dying = another(store)
-    dying.refuse(SNAPSHOTS)
-    fill(open_list(dying), 8)
-    store.create(f"{SNAPSHOTS}.strange", b"")
-    assert add(idle, "last").number == 10
-
-
-@pytest.mark.usefixtures("snapshots_are_close")
-def test_a_snapshot_has_the_hash_of_its_entry(journal, store):
-    fill(journal, 6)
-    key = snapshot.key(FOLDER, 4)
-    assert snapshot.decode(store.read(key), key).hash == digest(store.read(entry_key(4)))
 
 
 # What reading costs

@@ -68,18 +68,6 @@ def test_a_store_whose_register_is_damaged_gets_what_the_others_decided_and_no_m
 
 
 @three_stores
-def test_what_was_trimmed_since_it_was_found_damaged_is_not_put_back(journal, store, monkeypatch):
-    fill(journal, 3)
-    first, objects = store.inner[0], open_list(store).objects
-    first.put(vote(2), first.read(vote(3)))
-    damage = objects.damage(0)
-    monkeypatch.setattr(objects, "damage", lambda _: damage)
-    first.delete(vote(2))
-    assert objects.repair(0) == []
-    assert not first.exists(vote(2))
-
-
-@three_stores
 @pytest.mark.parametrize("register", [Register(1, is_claim=True), Register(1), Register(0)])
 def test_a_claim_or_a_closed_vote_of_another_entry_is_none_of_this_one(store, register):
     content = b"f" * 32 if register.is_claim else NIL

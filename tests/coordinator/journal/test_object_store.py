@@ -4,12 +4,10 @@ import threading
 
 import pytest
 
-from pyspark_log_coordinator.journal.pace import FRESH_SECONDS_REMOTE
-from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import open_list
-from tests.support.coordinator.journal_objects import ENTRIES, EVERY, add, entry_key, fill
+from tests.support.coordinator.journal_objects import ENTRIES, EVERY, add, fill
 from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
@@ -69,14 +67,6 @@ def test_the_entries_after_a_snapshot_are_read_at_once(bucket):
     assert len(open_list(bucket).refresh().items) == EVERY + 3
 
 
-def test_an_entry_that_could_not_be_read_with_the_others_is_read_again(bucket):
-    journal, other = open_list(bucket), open_list(bucket)
-    fill(journal, 3)
-    bucket.failing = {entry_key(2)}
-    assert other.refresh() == journal.state
-    assert bucket.failing == set()
-
-
 def test_a_snapshot_after_the_newest_known_entry_is_noticed_if_no_entry_is_left(bucket):
     journal, sleeper = open_list(bucket), open_list(bucket)
     fill(journal, 5)
@@ -86,21 +76,6 @@ def test_a_snapshot_after_the_newest_known_entry_is_noticed_if_no_entry_is_left(
     for key in list(bucket.list(ENTRIES)):
         bucket.delete(key)
     assert sleeper.refresh() == journal.state
-
-
-def test_a_process_that_finds_later_entries_does_not_fill_the_place_of_a_lost_one(bucket):
-    environment = fake_environment()
-    journal, sleeper = open_list(bucket), open_list(bucket, environment)
-    fill(journal, 1)
-    sleeper.refresh()
-    fill(journal, 2)
-    lost = bucket.read(entry_key(2))
-    bucket.delete(entry_key(2))
-    environment.sleep(FRESH_SECONDS_REMOTE)
-    with pytest.raises(EntryMissing, match="it is missing, and entry 3 exists"):
-        add(sleeper, "late")
-    bucket.create(entry_key(2), lost)
-    assert add(sleeper, "late").number == 4
 
 
 def test_a_process_that_polls_asks_for_the_next_entry_by_name_and_finds_what_others_have_written(bucket):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import place, registers
-from pyspark_log_coordinator.journal.paxos import NIL, Register, majority
+from pyspark_log_coordinator.journal.paxos import NIL, Register
 from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_coordinator.journal.registers import Registers
 from pyspark_log_storage import layout
@@ -36,10 +36,6 @@ def leader(stores):
     return slots
 
 
-def test_half_of_the_stores_is_no_majority():
-    assert [majority(stores) for stores in (1, 2, 3, 4, 5)] == [1, 2, 2, 3, 3]
-
-
 # With all stores
 
 
@@ -50,15 +46,6 @@ def test_what_is_proposed_first_is_decided_and_read_by_all(stores):
     assert stores.open().propose(1, b"second") == b"first"
     assert stores.open().read(1) == b"first"
     assert stores.open().read(2) is None
-
-
-def test_after_an_entry_of_another_a_process_claims_a_ballot(stores, leader):
-    slots = stores.open()
-    assert slots.propose(1, b"mine") == b"one"
-    slots.propose(2, b"mine")
-    claimed = [held for held in stores.held(2) if "1" in held]
-    assert len(claimed) >= 2
-    assert all("1.claim" in held and held["0"] == NIL for held in claimed)
 
 
 def test_a_former_leader_reads_the_decided_entry_and_claims_nothing(stores, leader):
@@ -86,50 +73,6 @@ def test_a_forked_process_does_not_lead(stores, leader, monkeypatch):
     assert b"two" not in [held.get("0") for held in stores.held(2)]
 
 
-# Readers
-
-
-def test_a_value_on_one_of_three_stores_is_not_decided(stores):
-    stores.write(0, 1, 0, b"on one store")
-    for number in (0, 2):
-        stores.write(number, 2, 0, b"on two")
-    assert stores.open().read(1) is None
-    assert stores.held(1) == [{"0": b"on one store"}, {}, {}]
-
-
-def test_a_reader_finishes_what_it_cannot_rule_out(stores):
-    stores.write(0, 1, 0, b"one")
-    slots = stores.open()
-    fail(slots, 1, "silent")
-    assert slots.read(1) == b"one"
-    assert stores.held(1) == [{"0": b"one"}, {}, {"0": b"one"}]
-
-
-@pytest.mark.parametrize(
-    ("votes", "down"),
-    [([(NIL, b"two"), (b"one", b"two"), (NIL,)], None), ([(NIL, NIL, b"two"), (), (NIL, NIL, NIL)], 1)],
-    ids=["a higher ballot", "the highest may be decided on the store that is down"],
-)
-def test_a_reader_finds_what_a_higher_ballot_decided(stores, votes, down):
-    for store, of_the_store in enumerate(votes):
-        for ballot, data in enumerate(of_the_store):
-            stores.write(store, 1, ballot, data)
-    slots = stores.open()
-    if down is not None:
-        fail(slots, down, "silent")
-    assert slots.read(1) == b"two"
-    assert down is None or stores.held(1)[2]["3"] == b"two"
-
-
-def test_confirm_creates_what_it_found_on_a_majority(stores, leader):
-    reader = stores.open()
-    for number, written in ((0, 0), (1, 2), (2, 2)):
-        reader.confirm(number)
-        assert sum(bool(store.creates) for store in reader.stores) >= written
-        assert number > 0 or not any(store.creates for store in reader.stores)
-    assert stores.held(2) == [{}, {}, {}]
-
-
 # A store is down
 
 
@@ -155,14 +98,6 @@ def test_two_stores_down_is_an_error_that_names_them_and_can_be_tried_again(stor
         assert raised.value.retriable
         assert "2 of 3 stores failed, and 2 must answer" in raised.value.message
     assert stores.held()[1].keys() <= {"1.claim"}
-
-
-def test_what_one_store_has_taken_of_a_leader_may_be_decided_yet(stores, leader):
-    fail(leader, 0, "silent")
-    fail(leader, 1, "silent")
-    with pytest.raises(OutcomeUnknown, match="may or may not be decided"):
-        leader.propose(2, b"two")
-    assert stores.open().propose(2, b"other") in {b"two", b"other"}
 
 
 def test_stores_that_refuse_are_an_error_at_once_and_nothing_is_proposed(leader):
@@ -223,21 +158,6 @@ def test_an_answer_does_not_count_where_the_marker_went_meanwhile(stores, leader
         leader.propose(2, b"two")
 
 
-@pytest.mark.parametrize("incarnation", [None, "of another disk"])
-def test_a_vote_whose_store_lost_its_marker_after_it_may_be_decided_yet(stores, leader, incarnation):
-    def lose_the_marker():
-        stores.inner[0].delete(layout.MARKER)
-        if incarnation is not None:
-            mark(stores.inner[0], 0, incarnation)
-
-    leader.stores[0].be_slow(FOLDER, lose_the_marker)
-    for store in (1, 2):
-        fail(leader, store, "refusing")
-    with pytest.raises(OutcomeUnknown, match="may or may not be decided"):
-        leader.propose(2, b"two")
-    assert stores.held(2) == [{"0": b"two"}, {}, {}]
-
-
 def test_a_leader_whose_vote_was_closed_elsewhere_does_not_say_that_nothing_was_proposed(stores, leader):
     """One store has its vote, one the closed vote of a process that is no more; then two stores do not answer."""
     stores.write(1, 2, 0, NIL)
@@ -252,19 +172,6 @@ def test_a_leader_whose_vote_was_closed_elsewhere_does_not_say_that_nothing_was_
     assert stores.open().propose(2, b"another") == b"two"
 
 
-def test_a_leader_whose_vote_was_closed_elsewhere_counts_a_store_that_answers_late(stores, leader):
-    """The store that hung has its vote by then, and the one that closed it does not answer any more."""
-    stores.write(1, 2, 0, NIL)
-    leader.calls.hanging = {2}
-
-    def change_places():
-        leader.calls.hanging = {1}
-
-    leader.stores[1].be_slow_to_read(f"{FOLDER}{2:020d}.1", change_places)
-    assert leader.propose(2, b"two") == b"two"
-    assert leader._environment.monotonic() < PATIENCE_MS / 1000
-
-
 # A create is in doubt
 
 
@@ -277,16 +184,6 @@ def test_a_doubtful_create_is_asked_again_with_the_same_bytes(stores, seed):
         assert slots.propose(n, b"%d" % n) == b"%d" % n
         values = {held[key] for held in stores.held(n) for key in held if "claim" not in key} - {NIL}
         assert values == {b"%d" % n}
-
-
-def test_after_doubt_other_bytes_go_into_another_ballot(leader):
-    for store in leader.stores[:2]:
-        store.lose_answers(FOLDER, times=10**6)
-    with pytest.raises(OutcomeUnknown):
-        leader.propose(2, b"two")
-    for store in leader.stores:
-        store.troubles.clear()
-    assert leader.propose(2, b"three") == b"two"
 
 
 def test_a_damaged_register_counts_for_nothing(stores, leader):

@@ -5,7 +5,7 @@ import pytest
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.inbox import Inbox
 from pyspark_log_coordinator.journal.replay import PATIENCE_MS
-from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from pyspark_log_storage.errors import OutcomeUnknown, StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import FOLDER, AddItems, ItemAdded, open_list
 from tests.support.coordinator.journal_objects import (
@@ -76,19 +76,6 @@ def test_a_writer_suspended_after_its_entry_was_written_finds_that_it_counted(st
     assert "of the other" not in sleeper.refresh().items
 
 
-def test_a_suspended_writer_whose_slot_is_not_the_chains_decides_again(store):
-    sleeper, other = open_list(store), open_list(another(store))
-    fill(sleeper, 5)
-    other.refresh()
-
-    def be_suspended():
-        fill(open_list(another(store)), 2 * EVERY, "other")
-        store.delete(entry_key(6))
-
-    store.be_slow(ENTRIES, meanwhile=be_suspended)
-    assert sleeper.submit(AddItems(("late",))).number == 5 + 2 * EVERY + 1
-
-
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("is_repeatable", [False, True])
 def test_a_writer_suspended_until_the_entries_that_tell_were_trimmed_decides_again_or_does_not_know(
@@ -133,44 +120,6 @@ def test_what_fails_when_a_suspended_writer_decides_again_leaves_the_outcome_unk
     with pytest.raises(OutcomeUnknown, match="the outcome is unknown"):
         sleeper.submit(full, inbox_of(sleeper))
     assert "late" in open_list(another(store)).refresh().items
-
-
-@one_store
-@pytest.mark.parametrize("error", [StoreUnavailable, StoreError])
-def test_a_store_that_fails_after_the_entry_was_written_raises_nothing_that_is_tried_again(store, error, monkeypatch):
-    journal = open_list(store)
-    fill(journal, 2)
-    creating = store.create
-
-    def create_and_break(key, data):
-        created = creating(key, data)
-
-        def broken(*_):
-            raise error("the url", key, "the disk went away")
-
-        monkeypatch.setattr(store, "list", broken)
-        return created
-
-    monkeypatch.setattr(store, "create", create_and_break)
-    with pytest.raises(OutcomeUnknown, match="went away") as caught:
-        journal.submit(AddItems(("book",)))
-    assert not caught.value.retriable
-
-
-@one_store
-def test_a_store_that_fails_for_a_moment_after_the_entry_was_written_does_not_fail_the_command(store, monkeypatch):
-    journal = open_list(store)
-    fill(journal, 2)
-    listing, failures = store.list, [StoreUnavailable("the url", "x", "a moment")] * 2
-
-    def failing_twice(prefix, after=""):
-        if failures and 3 in entries_in(store.inner):
-            raise failures.pop()
-        return listing(prefix, after)
-
-    monkeypatch.setattr(store, "list", failing_twice)
-    assert journal.submit(AddItems(("book",))).number == 3
-    assert failures == []
 
 
 # Readers that slept

@@ -1,6 +1,5 @@
 """Trimming a journal: what stays, and the end of a deleted topic's journal."""
 
-import itertools
 import time
 
 import pytest
@@ -17,20 +16,16 @@ from pyspark_log_coordinator.journal.trimming import SNAPSHOTS_KEPT
 from tests.support.coordinator.item_list import FOLDER, MACHINE, open_list
 from tests.support.coordinator.journal_end import end_keys
 from tests.support.coordinator.journal_objects import (
-    ENTRIES,
     EVERY,
     KEPT,
-    SNAPSHOTS,
     add,
     another,
     entries_in,
     fill,
-    one_store,
     snapshots_in,
 )
 from tests.support.coordinator.three_stores import marked_stores
 from tests.support.coordinator.troubled_store import TroubledStore
-from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 
@@ -62,25 +57,6 @@ def test_a_journal_with_few_snapshots_is_left_alone(store, count):
     before = list(store.list(""))
     assert trimming.trim(journal) == 0
     assert list(store.list("")) == before
-
-
-@one_store
-def test_snapshots_go_first_and_then_entries_in_their_order(store, monkeypatch):
-    journal = open_list(store)
-    fill(journal, 3 * KEPT)
-    gone, delete = [], store.delete
-
-    def noted(key):
-        gone.append(key)
-        delete(key)
-
-    monkeypatch.setattr(store, "delete", noted)
-    assert trimming.trim(journal) == len(gone)
-    kinds = [next(each for each in (SNAPSHOTS, ENTRIES) if key.startswith(each)) for key in gone]
-    assert [kind for kind, _ in itertools.groupby(kinds)] == [SNAPSHOTS, ENTRIES]
-    slots = [key for key in gone if key.startswith(ENTRIES)]
-    assert slots == sorted(slots)
-    assert len(slots) > EVERY
 
 
 def test_stores_that_delete_slowly_keep_no_other_call_waiting_for_long(monkeypatch):
@@ -155,15 +131,3 @@ def test_removed_objects_that_come_back_in_any_order_do_no_harm(data):
         fill(opened, 1, "after")
         trimming.trim(opened)
         assert journal.refresh().items == (*expected, f"after-{len(expected)}")
-
-
-def test_strange_files_beside_entries_and_snapshots_are_left_alone():
-    store = MemoryStore()
-    strange = [f"{folder}{name}" for folder in (ENTRIES, SNAPSHOTS) for name in (".nfs1", "notes.txt")]
-    for key in strange:
-        store.create(key, b"mine")
-    journal = open_list(store)
-    fill(journal, 50)
-    assert trimming.trim(journal) > 0
-    assert [n for n, *_ in history(journal)] == list(range(37, 51))
-    assert set(strange) <= set(store.list(""))

@@ -268,9 +268,6 @@ def test_journal_nodes_without_any_marker_may_come_back(founded):
     assert caught.value.retriable
 
 
-# Upkeep and audits
-
-
 # The format
 
 texts = st.text(max_size=20)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.topic.machine import CommitBatch, MaintainSegments
 from pyspark_log_storage.errors import StaleFile
@@ -135,12 +134,3 @@ def test_inline_maintenance_lists_all_files_only_when_the_floor_has_risen():
 
 
 # Readers
-
-
-def find_again(topic, asked):
-    def find(offset):
-        asked.append(offset)
-        handle = topic.open().topic("t")
-        return split_of(handle, Range("t", 0, offset, handle.journal.state.partitions[0].high_watermark))
-
-    return find
