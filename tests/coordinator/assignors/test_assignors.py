@@ -15,7 +15,7 @@ from pyspark_log_coordinator.assignors.subscription import (
     flat,
 )
 from pyspark_log_coordinator.group.state import JoinedMember
-from pyspark_log_storage.errors import CorruptObject, InconsistentProtocol
+from pyspark_log_storage.errors import CorruptObject
 
 PATIENT = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The machine may be busy."""
@@ -48,13 +48,6 @@ def next_round(current, shares, generation):
 # The stories of Kafka's documentation
 
 
-def test_range_gives_the_first_members_one_more_of_each_topic():
-    both = [Subscriber(name, Subscription(("t", "u"))) for name in ("C0", "C1")]
-    shares = consumer.assign_range({"t": 3, "u": 3}, both)
-    assert shares["C0"] == [("t", 0), ("t", 1), ("u", 0), ("u", 1)]
-    assert shares["C1"] == [("t", 2), ("u", 2)]
-
-
 def test_roundrobin_deals_out_in_turn_and_sticky_balances_better_if_members_want_different_topics():
     assert numbers(consumer.assign_roundrobin({"t": 4}, members(C1=(), C2=(), C3=()))) == {
         "C1": [0, 3],
@@ -66,13 +59,6 @@ def test_roundrobin_deals_out_in_turn_and_sticky_balances_better_if_members_want
     v = [("v", 0), ("v", 1), ("v", 2)]
     assert consumer.assign_roundrobin(counts, group) == {"C0": [("t", 0)], "C1": [("u", 0)], "C2": [("u", 1), *v]}
     assert consumer.assign_sticky(counts, group) == {"C0": [("t", 0)], "C1": [("u", 0), ("u", 1)], "C2": v}
-
-
-def test_static_members_keep_their_places_when_their_member_ids_change():
-    before = [Subscriber("z", Subscription(("t",)), "i1"), Subscriber("a", Subscription(("t",)), "i2")]
-    after = [Subscriber("a", Subscription(("t",)), "i1"), Subscriber("z", Subscription(("t",)), "i2")]
-    first, second = (numbers(consumer.assign_range({"t": 3}, each)) for each in (before, after))
-    assert (first["z"], first["a"]) == (second["a"], second["z"]) == ([0, 1], [2])
 
 
 def test_of_two_claims_the_newer_generation_counts_and_of_equal_ones_none():
@@ -120,28 +106,6 @@ def test_every_partition_has_exactly_one_member_that_wants_it(name, given_group)
     assert sorted(each for share in shares.values() for each in share) == existing(counts, group)
     topics = {each.member_id: each.subscription.topics for each in group}
     assert all(each.topic in topics[name] for name, share in shares.items() for each in share)
-
-
-@pytest.mark.parametrize("name", sorted(consumer.ASSIGNORS))
-@PATIENT
-@given(groups(), st.randoms(use_true_random=False))
-def test_the_order_of_members_and_topics_makes_no_difference(name, given_group, dice):
-    counts, group = given_group
-    shuffled, topics = list(group), list(counts)
-    dice.shuffle(shuffled)
-    dice.shuffle(topics)
-    assert consumer.ASSIGNORS[name](counts, group) == consumer.ASSIGNORS[name](
-        {topic: counts[topic] for topic in topics}, shuffled
-    )
-
-
-@pytest.mark.parametrize("name", ["roundrobin", "sticky"])
-@PATIENT
-@given(groups(same_topics=True))
-def test_members_of_the_same_topics_differ_by_at_most_one(name, given_group):
-    counts, group = given_group
-    sizes = [len(share) for share in consumer.ASSIGNORS[name](counts, group).values()]
-    assert max(sizes) - min(sizes) <= 1
 
 
 def moved_one_by_one(counts, group):
@@ -259,17 +223,6 @@ def test_subscriptions_and_assignments_are_stored(given_group):
         assert subscription.decode_subscription(*subscription.encode_subscription(given_out), "A") == given_out
         assignment = Assignment(each.subscription.owned)
         assert subscription.decode_assignment(subscription.encode_assignment(assignment), "A") == assignment
-
-
-def test_a_field_of_a_later_version_is_ignored():
-    data, _ = subscription.encode_subscription(Subscription(("t",)))
-    later = data[:1] + b"\x02" + bytes([data[2] + 1]) + data[3:] + b"\xa4rack"
-    assert subscription.decode_subscription(later, b"", "A") == Subscription(("t",))
-
-
-def test_an_assignor_that_there_is_not_is_an_error_that_names_it():
-    with pytest.raises(InconsistentProtocol, match="the assignor 'another', and this version has range, roundrobin"):
-        consumer.assign("another", 1, [], {})
 
 
 def test_what_is_not_understood_names_its_member():

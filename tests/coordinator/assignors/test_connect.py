@@ -35,15 +35,6 @@ def test_a_lost_task_waits_for_its_worker_and_new_tasks_are_assigned_at_once():
     assert assign(waiting, TASKS, 1_000, DELAY)["V"].delay_ms == DELAY, "no clock makes it longer"
 
 
-def test_a_worker_that_returns_with_its_tasks_ends_the_delay():
-    workers = running("V", "W")
-    left = {"V": workers["V"]}
-    workers["V"] = assign(left, TASKS, 1_000, DELAY)["V"]
-    shares = assign(workers, TASKS, 1_100, DELAY)
-    assert {share.until_ms for share in shares.values()} == {0}
-    assert tasks_of(shares) == {"V": ("a", "c"), "W": ("b", "d")}
-
-
 def test_after_the_delay_lost_tasks_go_to_the_worker_that_returned():
     workers = running("U", "V", "W", tasks=TASKS | {"e": 1})
     del workers["U"]
@@ -52,22 +43,6 @@ def test_after_the_delay_lost_tasks_go_to_the_worker_that_returned():
     # W has one task and would be as good a choice for the second one, but Z came back.
     assert tasks_of(shares) == {"V": ("b", "e"), "W": ("c",), "Z": ("a", "d")}
     assert {share.until_ms for share in shares.values()} == {0}
-
-
-def test_a_worker_that_joins_gets_what_others_have_given_up():
-    workers = running("V")
-    first = assign(workers | {"W": TaskAssignment()}, TASKS, 0, DELAY)
-    assert first["V"].revoked == ("c", "d")
-    assert tasks_of(first) == {"V": ("a", "b"), "W": ()}
-    second = assign(first, TASKS, 0, DELAY)
-    assert tasks_of(second) == {"V": ("a", "b"), "W": ("c", "d")}
-    assert second["V"].revoked == ()
-
-
-def test_a_deleted_task_is_revoked():
-    shares = assign(running("V"), {"a": 1}, 0, DELAY)
-    assert (shares["V"].tasks, shares["V"].revoked) == (("a",), ("b", "c", "d"))
-    assert assign({"W": TaskAssignment()}, {}, 0, DELAY) == {"W": TaskAssignment()}
 
 
 def test_a_task_that_runs_twice_is_stopped_and_assigned_again():

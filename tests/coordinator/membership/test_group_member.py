@@ -2,17 +2,13 @@
 
 import pytest
 
-from pyspark_log_coordinator.group.joining import LeaveGroup
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.rebalance import EndWait
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_storage.errors import (
-    FencedInstance,
-    InconsistentProtocol,
-    InvalidOption,
     UnknownMember,
 )
-from tests.support.coordinator.members import COOPERATIVE, SESSION, Election, Processes, die, numbers, shares, told
+from tests.support.coordinator.members import COOPERATIVE, SESSION, Processes, numbers, shares, told
 
 
 def test_members_share_the_partitions_as_they_come_and_go(strategies):
@@ -26,27 +22,6 @@ def test_members_share_the_partitions_as_they_come_and_go(strategies):
     world.leave(a.member)
     world.settle()
     assert shares(c) == [6]
-
-
-def test_eager_members_give_up_everything_in_a_rebalance_and_cooperative_ones_only_what_moves():
-    for strategies, revoked in ((("range",), [[0, 1, 2, 3, 4, 5]]), (COOPERATIVE, [[3, 4, 5]])):
-        world = Processes()
-        a = world.consumer(strategies)
-        world.settle()
-        b = world.consumer(strategies)
-        world.settle()
-        assert shares(a, b) == [3, 3]
-        assert told(a, "revoked") == revoked
-        assert not told(a, "lost")
-
-
-def test_a_member_is_eager_unless_all_its_assignors_are_cooperative():
-    world = Processes()
-    a = world.consumer(("range", *COOPERATIVE))
-    world.settle()
-    world.consumer(("range", *COOPERATIVE))
-    world.settle()
-    assert told(a, "revoked") == [[0, 1, 2, 3, 4, 5]]
 
 
 def test_a_member_that_failed_as_it_gave_something_up_joins_again_so_that_others_get_it():
@@ -80,20 +55,6 @@ def test_a_killed_member_is_expired_after_its_session_and_its_partitions_go_on(s
     assert {offset for each, offset in a.positions.items() if each.partition in gone} == {7}
 
 
-def test_a_leader_that_is_killed_in_a_rebalance_is_replaced(strategies):
-    world = Processes()
-    a, b = world.consumer(strategies), world.consumer(strategies)
-    world.settle()
-    c = world.consumer(strategies)
-    leader, other = (a, b) if world.group.leader == a.member.member_id else (b, a)
-    leader.member._assign = die
-    while leader.member in world.running:
-        world.run(0.05)
-    assert world.group.state is GroupState.COMPLETING_REBALANCE
-    world.settle()
-    assert shares(other, c) == [3, 3]
-
-
 def test_a_member_that_was_suspended_has_lost_everything_cannot_commit_and_joins_again():
     world = Processes()
     a, b = world.consumer(), world.consumer()
@@ -110,50 +71,6 @@ def test_a_member_that_was_suspended_has_lost_everything_cannot_commit_and_joins
     assert b.member.member_id != former
     assert shares(a, b) == [3, 3]
     assert told(a, "lost") == []
-
-
-def rolling_restart(static):
-    """How many generations and entries of rebalances three members cost that restart one after another."""
-    world = Processes()
-    consumers = [world.consumer(instance_id=f"i{number}" if static else "") for number in range(3)]
-    world.settle()
-    before = world.group.generation
-    for index, each in enumerate(consumers):
-        had = numbers(each)
-        world.leave(each.member)
-        world.run(10)
-        consumers[index] = world.consumer(instance_id=f"i{index}" if static else "")
-        world.settle()
-        if static:
-            assert numbers(consumers[index]) == had
-    shares(*consumers)
-    return world.group.generation - before
-
-
-def test_a_rolling_restart_of_three_static_members_causes_no_rebalance_and_without_that_six():
-    assert rolling_restart(static=True) == 0
-    assert rolling_restart(static=False) == 6
-
-
-def test_a_static_member_whose_place_is_taken_is_fenced_for_good():
-    world = Processes()
-    first = world.consumer(instance_id="i")
-    world.settle()
-    world.kill(first.member)
-    second = world.consumer(instance_id="i")
-    world.settle()
-    world.now += 3
-    for _ in range(2):
-        with pytest.raises(FencedInstance, match=r"belongs to member 'i-.*stop this process"):
-            first.member.poll()
-    with pytest.raises(FencedInstance):
-        first.member.commit({"t": {0: Offset(1)}})
-    assert first.positions == {}
-    assert shares(second) == [6]
-    world._log.group("g").submit(LeaveGroup(instance_id="i"))
-    world.now += 3
-    with pytest.raises(FencedInstance):
-        first.member.poll()
 
 
 def test_a_static_member_that_missed_a_rebalance_reads_again_from_the_committed_offsets():
@@ -188,46 +105,6 @@ def test_members_rejoin_when_a_topic_gets_partitions_and_when_they_want_other_to
     world.settle()
     assert numbers(a) == list(range(8))
     assert {each.topic for each in b.positions} == {"u"}
-
-
-def test_an_idle_group_makes_no_entries():
-    world = Processes()
-    for _ in range(3):
-        world.consumer()
-    world.settle()
-    before = world.entries
-    world.run(3600)
-    assert world.entries == before
-
-
-def test_a_member_that_its_group_cannot_have_is_told_why():
-    world = Processes()
-    world.consumer()
-    world.settle()
-    with pytest.raises(InconsistentProtocol, match=r"partition.assignment.strategy"):
-        world.consumer(COOPERATIVE).member.poll()
-    with pytest.raises(InvalidOption, match=r"session.timeout.ms=5 .* is not from 6000"):
-        world.consumer(session_timeout_ms=5).member.poll()
-
-
-def test_an_election_has_one_winner_in_each_term_and_another_one_when_it_dies():
-    world = Processes()
-    candidates = {world.start(each): each for each in (Election() for _ in range(3))}
-    world.settle()
-    (winner,) = [member for member, each in candidates.items() if each.is_elected]
-    world.kill(winner)
-    with pytest.raises(InconsistentProtocol):
-        world.consumer().member.poll()
-    world.running.pop()
-    world.run(SESSION)
-    world.settle()
-    (second,) = [member for member in world.running if candidates[member].is_elected]
-    terms = [term for each in candidates.values() for term in each.terms]
-    assert len(terms) == len(set(terms))
-    world.run(1)
-    winner.poll()
-    assert not candidates[winner].is_elected, "it learns that it was removed before it acts"
-    assert candidates[second].is_elected
 
 
 @pytest.mark.slow

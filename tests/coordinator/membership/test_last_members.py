@@ -2,7 +2,6 @@
 
 import pytest
 
-from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.membership.heartbeats import Heartbeats
 from pyspark_log_coordinator.membership.last_members import expire_last
 from tests.support.coordinator.members import Processes, shares
@@ -52,34 +51,12 @@ def test_of_whom_one_shows_life_stay(world, monkeypatch):
     assert len(world.group.members) == 2
 
 
-def test_of_whom_one_commits_stay(world, monkeypatch):
-    alive, sleep = world.running[1], Processes._sleep
-
-    def slept(self, seconds):
-        monkeypatch.setattr(Processes, "_sleep", sleep)
-        self._sleep(seconds)
-        alive.commit({"t": {0: Offset(1)}})
-
-    monkeypatch.setattr(Processes, "_sleep", slept)
-    _, took = expire(world)
-    assert took <= 3
-    assert len(world.group.members) == 2
-
-
 def test_whose_heartbeats_cannot_be_read_stay(world, monkeypatch):
     monkeypatch.setattr(Heartbeats, "listen", lambda _: None)
     said, took = expire(world)
     assert said == [(2, 60.0)]
     assert 60 <= took < 63
     assert len(world.group.members) == 2
-
-
-def test_are_removed_although_their_heartbeats_could_not_be_read_for_a_moment(world, monkeypatch):
-    listen, began = Heartbeats.listen, world.now
-    monkeypatch.setattr(Heartbeats, "listen", lambda self: None if 58 < world.now - began < 62 else listen(self))
-    _, took = expire(world)
-    assert not world.group.members
-    assert 60 <= took < 67
 
 
 def test_of_a_group_that_has_none_make_nobody_wait(world):

@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-from pyspark_log_coordinator.membership.latch import Latch
 from pyspark_log_coordinator.membership.member_thread import AGAIN_SECONDS, SHORTEST_PAUSE, MemberThread
 from pyspark_log_storage.errors import StoreUnavailable
 
@@ -100,22 +99,3 @@ def test_it_works_at_once_when_it_is_woken():
     thread.stop()
     thread._thread.join(GUARD)
     assert not thread._thread.is_alive()
-
-
-def test_to_be_woken_counts_once_also_while_it_works():
-    class Woken(Latch):
-        def wait(self, _=None):
-            found.append(self.is_set())
-            if len(found) == 1:
-                self.set()
-
-    class Busy(Owner):
-        def work(self):
-            if len(self.left) == 3:
-                self.thread._woken.set()
-            return super().work()
-
-    found, owner = [], Busy(None, None, None, None)
-    owner.thread._woken = Woken()
-    owner.thread._run()
-    assert found == [False, True, False]

@@ -1,12 +1,10 @@
 """What a member does next, by the state of its group and what it knows of itself."""
 
-import pytest
-
 from pyspark_log_coordinator.group.joining import ExpireMember, LeaveGroup
 from pyspark_log_coordinator.group.machine import DeleteGroup
 from pyspark_log_coordinator.group.offsets import OffsetCommit
 from pyspark_log_coordinator.group.rebalance import EndWait, SyncGroup
-from pyspark_log_coordinator.group.state import Group, GroupState
+from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.membership.next_step import (
     Standing,
     Step,
@@ -16,7 +14,7 @@ from pyspark_log_coordinator.membership.next_step import (
     has_missed_a_join,
     next_step,
 )
-from tests.support.coordinator.groups import after, join, rejoin, stable, started
+from tests.support.coordinator.groups import after, join, rejoin, stable
 
 
 def working(group, name, instance=""):
@@ -26,21 +24,6 @@ def working(group, name, instance=""):
 
 def expired(group, name):
     return after(group, ExpireMember(name, group.members[name].acted))
-
-
-@pytest.mark.parametrize("group", [Group(), after(started(), DeleteGroup())], ids=["new", "deleted"])
-def test_a_group_that_does_not_exist_is_started(group):
-    assert next_step(group, Standing("a")) is Step.START
-
-
-def test_a_process_that_is_no_member_joins_whatever_the_group_does():
-    assert next_step(started(), Standing("a")) is Step.JOIN
-    assert next_step(stable(join("b")), Standing("a")) is Step.JOIN
-
-
-def test_a_restarted_static_member_joins_to_take_its_own_place():
-    group = stable(join("old", instance="i"), join("b"))
-    assert next_step(group, Standing("new", "i")) is Step.JOIN
 
 
 def test_a_member_that_was_removed_has_lost_everything():
@@ -57,11 +40,6 @@ def test_a_static_member_whose_place_another_process_took_is_fenced():
     assert next_step(taken, working(group, "old", "i")) is Step.FENCED
 
 
-def test_a_static_member_whose_place_is_free_has_lost_everything():
-    group = stable(join("a", instance="i"), join("b"))
-    assert next_step(expired(group, "a"), working(group, "a", "i")) is Step.LOST
-
-
 def test_all_members_rejoin_when_a_rebalance_starts_and_wait_when_they_have():
     group = stable(join("a"), join("b"))
     mine = working(group, "a")
@@ -71,14 +49,6 @@ def test_all_members_rejoin_when_a_rebalance_starts_and_wait_when_they_have():
     joined = after(preparing, rejoin("a"))
     assert next_step(joined, mine) is Step.WAIT
     assert next_step(joined, mine, has_news=True) is Step.JOIN
-
-
-def test_the_leader_assigns_the_work_and_the_others_wait_for_it():
-    group = after(started(delay=1), join("a"), join("b"))
-    group = after(group, EndWait(group.barriers))
-    assert group.state is GroupState.COMPLETING_REBALANCE
-    assert next_step(group, after_join(group, Standing("a"))) is Step.ASSIGN
-    assert next_step(group, after_join(group, Standing("b"))) is Step.WAIT
 
 
 def test_a_member_takes_each_generation_once_and_then_works():
@@ -92,11 +62,6 @@ def test_a_member_takes_each_generation_once_and_then_works():
     assert next_step(again, mine) is Step.WAIT, "a generation that is only joined is not taken"
     again = after(again, SyncGroup("a", 2, {}))
     assert next_step(again, mine) is Step.TAKE
-
-
-def test_a_member_with_news_rejoins_from_its_work():
-    group = stable(join("a"))
-    assert next_step(group, working(group, "a"), has_news=True) is Step.JOIN
 
 
 def test_a_member_whose_join_changes_nothing_takes_its_assignment_again():
@@ -149,18 +114,3 @@ def test_a_static_member_that_missed_a_generation_may_not_keep_what_it_had():
     mine = after_join(again, mine)
     again = after(again, SyncGroup("a", 3, {}))
     assert has_missed_a_join(again, mine), "the generation in between is not made good"
-
-
-def test_a_dynamic_member_that_is_still_one_has_missed_nothing():
-    group = stable(join("a"), join("b"))
-    mine = working(group, "b")
-    group = after(group, rejoin("a"), rejoin("b"), SyncGroup("a", 2, {}))
-    assert not has_missed_a_join(group, mine), "it has joined"
-
-
-def test_a_new_process_has_nothing_to_lose():
-    group = stable(join("a"), join("b", instance="i"))
-    replaced = after(group, join("c", instance="i"))
-    mine = after_join(replaced, Standing("c", "i"))
-    assert next_step(replaced, mine) is Step.TAKE
-    assert not has_missed_a_join(replaced, mine)

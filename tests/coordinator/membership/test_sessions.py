@@ -13,7 +13,6 @@ from pyspark_log_storage.errors import (
 )
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.members import SESSION, Processes, shares, told
-from tests.support.memory_store import MemoryStore
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("", "", "the answer was lost"), OutcomeUnknown("it may be")])
@@ -150,36 +149,3 @@ def test_a_member_rests_when_the_store_does_not_answer():
     a.member.session.keep_alive = lambda: calls.append(1)
     a.member.poll()
     assert not calls
-
-
-def test_a_member_that_commits_often_writes_few_heartbeats(monkeypatch):
-    world = Processes()
-    a = world.consumer()
-    world.settle()
-    beats = []
-    monkeypatch.setattr(a.member.session._heartbeats, "beat", beats.append)
-    for offset in range(60):
-        a.member.commit({"t": {0: Offset(offset)}})
-        world.run(1)
-    assert not beats
-    world.run(60)
-    assert 20 <= len(beats) <= 26
-
-
-def test_an_idle_member_asks_its_store_little():
-    class Counted(MemoryStore):
-        calls = 0
-
-        def __getattribute__(self, name):
-            if name in {"create", "create_unflushed", "delete", "exists", "list", "read"}:
-                self.calls += 1
-            return super().__getattribute__(name)
-
-    world = Processes(Counted())
-    for _ in range(5):
-        world.consumer()
-    world.settle()
-    world.run(60)
-    before = world.store.calls
-    world.run(600)
-    assert (world.store.calls - before) / 5 / 10 < 110, "four calls in each interval, and a refresh now and then"

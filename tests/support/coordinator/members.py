@@ -7,7 +7,7 @@ from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_coordinator.group.machine import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import Offset
-from pyspark_log_coordinator.group.state import GroupState, Protocol
+from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.session import Session
@@ -61,37 +61,6 @@ class Topics:
     def _committed(self, group, partition):
         found = group.committed(partition.topic, partition.partition)
         return found.offset if found else 0
-
-
-class Election:
-    """A protocol type of the user's own: the members elect one of them."""
-
-    protocol_type = "election"
-
-    def __init__(self):
-        self.is_elected = False
-        self.terms = []
-
-    def protocols(self, generation):
-        return (Protocol("first"),)
-
-    def prepare(self):
-        self.is_elected = False
-
-    def assign(self, group, members):
-        return {members[0].member_id: b"elected"}
-
-    def take(self, group, member_id):
-        self.is_elected = group.members[member_id].assignment == b"elected"
-        if self.is_elected:
-            self.terms.append(group.generation)
-        return False
-
-    def wants_rebalance(self, group, member_id, now):
-        return False
-
-    def lose(self):
-        self.is_elected = False
 
 
 class Processes:
