@@ -32,13 +32,6 @@ def test_a_retriable_error_is_retried():
     assert len(calls) == 4
 
 
-def test_the_number_of_retries_is_bounded():
-    attempt, calls = failing(100, UNAVAILABLE)
-    with pytest.raises(StoreUnavailable):
-        retry(fake_environment(), QUICK, attempt)
-    assert len(calls) == 1 + QUICK.retries
-
-
 def test_the_time_for_retries_is_bounded_and_used_up():
     attempt, calls = failing(10**9, UNAVAILABLE)
     clock = fake_environment()
@@ -54,14 +47,6 @@ def test_the_waits_between_attempts_grow_from_retry_backoff_ms_to_a_second():
     attempt, _ = failing(6, UNAVAILABLE)
     retry(slept, RetryPolicy(retry_backoff_ms=100), attempt)
     assert waits == [0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
-
-
-def test_there_is_a_pause_also_without_retry_backoff_ms():
-    clock = fake_environment()
-    attempt, calls = failing(10**9, UNAVAILABLE)
-    with pytest.raises(StoreUnavailable):
-        retry(clock, RetryPolicy(retry_backoff_ms=0, delivery_timeout_ms=500), attempt)
-    assert 5 < len(calls) < 10
 
 
 def test_the_first_retriable_error_is_logged_once(caplog):

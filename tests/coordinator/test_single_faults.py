@@ -55,16 +55,18 @@ def test_one_fault_at_one_call_loses_nothing_and_repeats_nothing(kind, times):
         tell(KINDS[kind], number, fault)
 
 
+def entry_of(step):
+    """Return the number of the call that creates a step's entry in the topic's journal."""
+    creates = ((number, call) for number, call in enumerate(tell(ON_THE_ROOT).calls) if call.call == "create")
+    return next(
+        number for number, call in creates if call.step == step and "/t/" in call.key and "entries/" in call.key
+    )
+
+
 def test_batches_that_are_written_twice_would_be_found(monkeypatch):
     monkeypatch.setattr(producers, "is_replay", lambda *_: False)
-    calls = tell(ON_THE_ROOT).calls
-    number = next(
-        number
-        for number, call in enumerate(calls)
-        if call.step == "write 3" and call.call == "create" and "/t/" in call.key and "journal/entries/" in call.key
-    )
     with pytest.raises(AssertionError):
-        tell(ON_THE_ROOT, number, Fault.KILL_AFTER)
+        tell(ON_THE_ROOT, entry_of("write 3"), Fault.KILL_AFTER)
 
 
 def test_a_lost_answer_that_is_taken_for_a_refusal_would_be_found(monkeypatch):
@@ -72,14 +74,8 @@ def test_a_lost_answer_that_is_taken_for_a_refusal_would_be_found(monkeypatch):
         return data if self._store.create(self._key(n), data) else self.read(n)
 
     monkeypatch.setattr(single_store.EntryLog, "propose", propose)
-    calls = tell(ON_THE_ROOT).calls
-    number = next(
-        number
-        for number, call in enumerate(calls)
-        if call.step == "write nameless" and call.call == "create" and "/t/" in call.key and "entries/" in call.key
-    )
     with pytest.raises(AssertionError):
-        tell(ON_THE_ROOT, number, Fault.LOST_ANSWER)
+        tell(ON_THE_ROOT, entry_of("write nameless"), Fault.LOST_ANSWER)
 
 
 @pytest.mark.slow

@@ -91,12 +91,6 @@ def test_a_story_is_told_in_words(story):
     assert (Lane.ISR, "node 0 left the ISR of partitions 0, 1", True) in said
 
 
-def test_the_timeline_continues_where_it_was(story):
-    every = list(timeline.moments(story.handle))
-    for after in range(story.handle.version + 1):
-        assert list(timeline.moments(story.handle, after)) == [each for each in every if each.entry > after]
-
-
 def test_a_batch_begins_at_the_end_of_the_log_though_its_rows_are_not_committed():
     made = ReplicatedTopic(min_insync_replicas="2")
     made.append({0: [b"a", b"b"]}, on=("0",))
@@ -117,12 +111,3 @@ def test_an_entry_that_was_trimmed_or_does_not_exist_yet_is_none(topic):
         assert timeline.entry_of(topic.handle, number) is None
     _, [event] = timeline.entry_of(topic.handle, journal.number)
     assert event["event"] == "BatchSequenced"
-
-
-def test_of_a_setting_it_is_told_what_it_was_if_that_is_known(story):
-    story.handle.alter_config({"flush.messages": "5"})
-    state = story.handle.refresh()
-    *_, told = timeline.moments(story.handle)
-    assert re.sub(r"\d{9,}", "N", told.words) == "settings changed: flush.messages=5 (was N)"
-    [one] = timeline.said(None, state, [topic.ConfigAltered(state.config)])
-    assert one.words == "settings changed"

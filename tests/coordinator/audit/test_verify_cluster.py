@@ -1,7 +1,5 @@
 """Verify of a cluster: each kind of damage to its journal is named."""
 
-import os
-
 import msgspec
 import pytest
 
@@ -14,13 +12,7 @@ from pyspark_log_coordinator.topic import machine as topic_module
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout
 from pyspark_log_storage.layout import newest_first
-from pyspark_log_storage.stores.local import LocalStore
-from tests.support.coordinator.audited_topic import finding, flip, said
-from tests.support.coordinator.stored_topic import StoredTopic
-
-LEFT = "f" * 32
-"""The name of a temporary file."""
-
+from tests.support.coordinator.audited_topic import finding, said
 
 # The cluster
 
@@ -43,10 +35,6 @@ def audit_cluster(topic):
     return verify_cluster(topic.open())
 
 
-def cluster_key(number):
-    return f"cluster/entries/{number:020d}"
-
-
 def test_a_sound_cluster_is_sound(cluster):
     report = audit_cluster(cluster)
     assert report.findings == []
@@ -59,25 +47,6 @@ def test_a_cluster_is_sound_after_deleted_topics_were_cleaned_up_and_its_journal
     report = audit_cluster(cluster)
     assert report.sound
     assert report.entries < 40
-
-
-@pytest.mark.parametrize("number", [1, 7, 8, 17, 33, 39])
-def test_a_flipped_bit_of_an_entry_of_the_cluster_is_named(cluster, number):
-    flip(cluster, cluster_key(number), -1)
-    [found] = audit_cluster(cluster).findings
-    assert cluster_key(number) in said(found)
-
-
-def test_entries_of_the_cluster_that_were_swapped_are_named(cluster):
-    one, other = cluster_key(20), cluster_key(21)
-    first, second = cluster.store.read(one), cluster.store.read(other)
-    cluster.store.put(one, second)
-    cluster.store.put(other, first)
-    found = audit_cluster(cluster).findings
-    assert [(each.what.endswith(key), each.repairable) for each, key in zip(found, (one, other), strict=True)] == [
-        (True, False),
-        (True, False),
-    ]
 
 
 def test_a_snapshot_of_the_cluster_that_differs_from_its_entries_is_named(cluster):
@@ -96,15 +65,6 @@ def test_the_topics_that_a_cluster_restored_from_an_old_copy_does_not_know_are_n
     [one, other] = audit_cluster(cluster).findings
     assert ("topic-118/" in one.what, "topic-119/" in other.what) == (True, True)
     assert "does not know it" in one.detail
-
-
-def test_files_that_killed_writers_left_are_reported_and_are_no_fault(tmp_path):
-    topic = StoredTopic(LocalStore(str(tmp_path / "root")))
-    left = tmp_path / "root" / ".tmp" / LEFT
-    left.write_bytes(b"half")
-    os.utime(left, (0, 0))
-    report = audit_cluster(topic)
-    assert (report.sound, report.orphans, left.exists()) == (True, [f".tmp/{LEFT}"], True)
 
 
 def test_a_producer_whose_batches_do_not_rise_is_named(topic):

@@ -14,9 +14,7 @@ from pyspark_log.reading.tracking import within
 from pyspark_log_coordinator.backup import backup, manifest
 from pyspark_log_coordinator.backup.restore import restore
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.group.machine import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
-from pyspark_log_coordinator.group.state import CommittedOffset, Group
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.partition import Partition
@@ -131,26 +129,6 @@ def test_a_file_that_is_lost_ends_the_backup_with_its_name_and_there_is_none():
     with pytest.raises(ObjectMissing, match=lost):
         backup.back_up(topic.open(), target)
     assert manifest.numbers(target) == []
-
-
-def test_a_second_backup_copies_only_what_is_new():
-    topic, target = StoredTopic(), Target()
-    topic.fill(3)
-    _, first = backup.back_up(topic.open(), target)
-    assert (first.files, first.bytes) == (
-        3,
-        sum(topic.store.size(f"{topic.folder}{key}") for key in topic.keys("append/")),
-    )
-    _, none = backup.back_up(topic.open(), target)
-    assert (none.files, none.bytes) == (0, 0)
-    known = set(topic.keys("append/"))
-    topic.fill(1)
-    (new,) = set(topic.keys("append/")) - known
-    _, second = backup.back_up(topic.open(), target)
-    assert (second.files, second.bytes) == (1, topic.store.size(f"{topic.folder}{new}"))
-    assert manifest.numbers(target) == [1, 2, 3]
-    assert len(rows_in(topic, restored(target, 1))) == 9
-    assert len(rows_in(topic, restored(target))) == 12
 
 
 @pytest.mark.parametrize("survived", range(4))
@@ -369,22 +347,6 @@ def test_each_backup_that_is_asked_for_is_checked_and_each_file_once():
     ((error, numbers),) = backup.check(target, [1, 2])
     assert "it is backup 1" in error.message
     assert numbers == [2]
-
-
-def test_a_group_that_was_deleted_is_in_no_backup():
-    topic, target = StoredTopic(), Target()
-    topic.fill(1)
-    commit(topic, 3)
-    topic.log.group("g").submit(DeleteGroup())
-    made, _ = backup.back_up(topic.open(), target)
-    assert made.groups == ()
-    assert list(restored(target).groups()) == []
-
-
-def test_offsets_of_rows_that_were_cut_since_they_were_read_are_the_end_of_the_partition():
-    known = {number: CommittedOffset(offset, 2, "x", 5) for number, offset in ((0, 9), (1, 3), (2, 1))}
-    group = backup._within(Group(group_id="g", offsets={"1": known, "gone": known}), {"1": [7, 3]})
-    assert group.offsets == {"1": {0: CommittedOffset(7, 2, "x", 5), 1: known[1]}}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log_coordinator.commit.commit import Batch, commit
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.journal import inbox, pace
+from pyspark_log_coordinator.journal import pace
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
@@ -190,17 +190,6 @@ def test_a_batch_without_a_claim_is_never_put_into_the_inbox(topic):
     assert commit(topic.handle, batch(topic, "", b"a", claims=False), NO_RETRIES) == {0: (4, 5)}
 
 
-def test_batches_of_dead_processes_are_deleted_after_hundreds_of_entries(topic, monkeypatch):
-    leave_in_the_inbox(topic, batch(topic, "dead", b"lost"))
-    topic_cleanup.clean_up_topic(topic.handle)
-    assert len(waiting(topic)) == 1
-    monkeypatch.setattr(inbox, "KEPT_ENTRIES", 2)
-    topic.fill(3)
-    topic_cleanup.clean_up_topic(topic.handle, thorough=False)
-    assert waiting(topic) == []
-    topic.check()
-
-
 def be_served(topic):
     """Let others commit the batches of the topic's process from now on, after it has missed some entries.
 
@@ -259,24 +248,6 @@ def outcome_of_a_batch(high_watermark):
 @pytest.mark.parametrize(("high_watermark", "answer"), [(1, {0: (0, 1)}), (0, None)])
 def test_only_a_batch_below_the_high_watermark_is_answered(high_watermark, answer):
     assert sequencing.answer(*outcome_of_a_batch(high_watermark)) == answer
-
-
-@pytest.mark.parametrize(("high_watermark", "answer"), [(1, {}), (0, None)])
-def test_a_replay_whose_rows_are_in_unknown_files_is_only_answered_if_all_rows_are_committed(high_watermark, answer):
-    command, outcome = outcome_of_a_batch(high_watermark)
-    (file,) = command.files
-    replay = msgspec.structs.replace(command, files=(msgspec.structs.replace(file, name="of another run"),))
-    assert sequencing.answer(replay, msgspec.structs.replace(outcome, events=[])) == answer
-
-
-def test_what_was_rolled_for_a_batch_that_others_commit_is_swapped_in_by_their_entry(topic):
-    topic.fill(3)
-    mine = msgspec.structs.replace(batch(topic, "mine", b"a"), swaps=(topic.carry_out(topic.job(2)),))
-    leader = be_served(topic)
-    version = topic.handle.version
-    commit(topic.handle, mine, NO_RETRIES)
-    assert leader.refresh().partitions[0].segments
-    assert topic.handle.version == version, "to swap it in with an entry of its own is to read all entries before"
 
 
 def on_all_nodes(topic, claim, rows, acks="all"):

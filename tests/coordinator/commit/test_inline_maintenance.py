@@ -12,12 +12,11 @@ from pyspark_log_coordinator.commit.commit import Batch, commit
 from pyspark_log_coordinator.commit.inline_maintenance import (
     CLEAN_UP_EVERY_ENTRIES,
     clean_up,
-    roll_inline,
     roll_past_the_cap,
     run_inline,
 )
 from pyspark_log_coordinator.log import topic_description
-from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup
+from pyspark_log_coordinator.maintenance import roll_task, topic_cleanup
 from pyspark_log_coordinator.maintenance.descriptions import DESCRIBE_SECONDS
 from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -51,12 +50,6 @@ def fill(log, batches):
 
 def one(log):
     return log.log.topic("t").journal.state.partitions[0]
-
-
-def test_writers_roll_many_chunks(log):
-    fill(log, ROLL_CHUNKS + 1)
-    assert [(each.base_offset, each.end_offset) for each in one(log).segments] == [(0, ROLL_CHUNKS)]
-    assert len(one(log).chunks) == 1
 
 
 def test_a_roll_that_fails_is_logged_and_fails_no_write(log, caplog):
@@ -105,19 +98,6 @@ def test_past_the_hard_cap_the_other_partitions_are_rolled_although_one_cannot_b
     assert [len(each.chunks) for each in log.log.topic("two").journal.state.partitions] == [10, 0]
 
 
-def test_past_the_hard_cap_a_full_disk_fails_the_write(log, monkeypatch):
-    fill(log, 10)
-    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
-    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
-
-    def full(*_, **__):
-        raise StoreRefused("the url", "x", "the disk is full")
-
-    monkeypatch.setattr(roll_task, "run_roll", full)
-    with pytest.raises(StoreRefused):
-        fill(log, 1)
-
-
 def test_rows_that_cannot_be_rolled_do_not_block_a_writer_for_ever(log, monkeypatch):
     fill(log, 10)
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
@@ -159,18 +139,6 @@ def test_a_commit_copies_what_was_rolled_to_the_isr_unless_a_task_could_not_writ
     assert [each.name for each in topic.partition().segments] == ([] if failed else [swap.segments[0].name])
 
 
-def test_a_roll_past_the_cap_that_is_dropped_is_not_tried_again_before_the_write(monkeypatch):
-    topic = ReplicatedTopic()
-    topic.append(on=("0", "1", "2"), acks="all")
-    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 1)
-    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 1)
-    swap = rolled_on_the_leader_alone(topic)
-    monkeypatch.setattr(roll_task, "run_roll", lambda *_: swap)
-    monkeypatch.setattr(topic.log.node_store("1"), "open_write", lambda key, **_: refuse(key, b""))
-    roll_past_the_cap(topic.handle)
-    assert roll_plan.must_roll(topic.handle.journal.state)
-
-
 @pytest.mark.parametrize("nodes", [("0",), ("0", "1"), ("0", "1", "2")])
 def test_a_topic_is_cleaned_up_however_many_entries_a_batch_has(nodes, monkeypatch):
     topic = ReplicatedTopic(replicas=(nodes,))
@@ -182,18 +150,6 @@ def test_a_topic_is_cleaned_up_however_many_entries_a_batch_has(nodes, monkeypat
         commit(topic.handle, batch(topic, number), RetryPolicy())
     assert (topic.handle.version - before) / CLEAN_UP_EVERY_ENTRIES == len(nodes), "followers have entries of their own"
     assert [each // CLEAN_UP_EVERY_ENTRIES for each in done] == list(range(1, len(nodes) + 1))
-
-
-@pytest.mark.parametrize(("first", "times"), [(40, 1), (41, 0)])
-def test_what_belongs_to_no_topic_is_cleaned_up_if_that_was_due_in_one_of_the_entries(log, monkeypatch, first, times):
-    fill(log, 50)
-    done = []
-    monkeypatch.setattr(cluster_cleanup, "clean_up_cluster", lambda *_, **__: done.append(True))
-    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", 40)
-    handle = log.log.topic("t")
-    assert handle.version == 51
-    clean_up(handle, first)
-    assert len(done) == times
 
 
 def test_a_writer_describes_its_topic_after_a_minute_and_a_failure_fails_no_write():
@@ -236,32 +192,6 @@ def test_a_cleanup_that_fails_is_logged_and_fails_no_write(log, monkeypatch, cap
         f"cleanup of topic 't' was left for later: x is damaged: {cause}; restore it from a replica or a backup",
         "cleanup of topic 't' goes on",
     ]
-
-
-def test_writers_delete_objects_of_deleted_topics_a_few_at_a_time(log, monkeypatch):
-    log.create("old", file_delete_delay_ms=0)
-    for _ in range(20):
-        log.append("old", {0: [b"row"]})
-    folder = layout.topic_folder("old", log.log.topic("old").topic_id)
-    log.delete("old")
-    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", CLEAN_UP_EVERY_ENTRIES)
-    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_OBJECTS_MAX", 15)
-    counts = []
-    for _ in range(4):
-        counts.append(len(list(log.log.store.list(folder))))
-        fill(log, CLEAN_UP_EVERY_ENTRIES)
-    assert counts[0] > counts[1] > counts[-1] == 2
-    # The last entry and its snapshot stay. The first time the journal's old entries go too.
-    assert counts[1] > 2
-
-
-def test_a_roll_in_a_task_returns_its_swap(log):
-    fill(log, ROLL_CHUNKS)
-    handle = log.log.topic("t")
-    [work] = inline_maintenance.plan_inline(handle)
-    [swap] = roll_inline(log.log.store_at, work, log.log.environment)
-    assert (swap.partition, swap.segments[0].base_offset, swap.segments[0].end_offset) == (0, 0, ROLL_CHUNKS)
-    assert one(log).segments == ()
 
 
 def test_past_the_hard_cap_rows_of_another_partition_that_cannot_be_compacted_fail_no_write(log, monkeypatch):

@@ -59,14 +59,6 @@ def test_a_node_that_has_just_left_the_isr_is_left_to_a_follower_for_a_while(top
     assert isr_after(topic, TURN_EVERY_SECONDS / 2) == ALL
 
 
-def test_a_node_that_leaves_the_isr_again_is_left_to_a_follower_again(topic):
-    assert isr_after(topic, TURN_EVERY_SECONDS) == ALL
-    assert isr_after(topic, 0) == ALL
-    topic.append(on=("0", "1"), acks="all")
-    assert isr_after(topic, 0) == ("0", "1")
-    assert isr_after(topic, TURN_EVERY_SECONDS) == ALL
-
-
 def test_a_copy_that_failed_is_retried_at_the_next_turn_of_its_node(topic, monkeypatch, caplog):
     tried = []
 
@@ -116,10 +108,3 @@ def test_a_node_that_lacks_one_large_object_among_small_ones_is_left_to_a_follow
     assert topic.keys("2") == []
     monkeypatch.setattr(settling, "TURN_BYTES_MAX", large)
     assert isr_after(topic, TURN_EVERY_SECONDS) == ALL
-
-
-def test_a_node_that_lacks_a_segment_counts_as_having_no_follower(topic):
-    topic.append(on=("0", "1"), acks="all")
-    name = topic.roll(1)
-    assert replica_file.missing(topic.handle.state, "2")[0].segment.name == name
-    assert isr_after(topic, 0) == ALL

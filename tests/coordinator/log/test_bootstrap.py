@@ -13,12 +13,8 @@ from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
-    CorruptObject,
     InvalidOption,
     NoCluster,
-    NodeAway,
-    OutcomeUnknown,
-    StoreRefused,
     StoreUnavailable,
     StoreUnfit,
 )
@@ -27,7 +23,6 @@ from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.journal_disks import URLS, Disks
 from tests.support.faulty_store import Fault, FaultyStore, lies_at
 from tests.support.memory_store import MemoryStore, wipe
-from tests.support.rings import sample
 
 
 @pytest.fixture
@@ -71,61 +66,6 @@ def test_creating_a_cluster_again_does_not_let_a_store_that_was_wiped_vote_again
     with pytest.raises(NoCluster):
         founded.log(wiped)
     assert list(founded.log(late).topics()) == ["t"]
-
-
-@pytest.mark.parametrize("url", URLS[:2])
-def test_two_processes_may_finish_an_interrupted_creation_at_once(disks, url):
-    first = disks.at[URLS[0]]
-    first.create(layout.MARKER, node.encode(node.Marker("cluster", "0", "of the interrupted one")))
-    stores, found = [disks.open(each) for each in URLS], []
-    read = stores[URLS.index(url)].read
-
-    def read_and_be_slow(key, *more):
-        try:
-            return read(key, *more)
-        finally:
-            if not found:
-                found.append(disks.found())
-
-    stores[URLS.index(url)].read = read_and_be_slow
-    assert [bootstrap.mark(stores, fake_environment())] == found
-
-
-@pytest.mark.parametrize("creates", sample(range(20), 7))
-def test_an_interrupted_creation_is_finished_by_the_next_call(disks, creates):
-    left = [creates]
-
-    def limited(url):
-        store = disks.open(url)
-        creating = store.create
-
-        def create(key, data):
-            if left[0] == 0:
-                raise StoreRefused(url, key, "the process ended")
-            left[0] -= 1
-            return creating(key, data)
-
-        store.create = create
-        return store
-
-    def process(open_store):
-        bootstrap.mark([open_store(url) for url in URLS], fake_environment())
-        log = Log([open_store(url) for url in URLS], fake_environment(), open_node=open_store)
-        log.open(create=True)
-
-    try:
-        process(limited)
-    except (StoreRefused, OutcomeUnknown):
-        # Meanwhile nobody may begin a cluster on one of the stores that have a marker.
-        for url in URLS:
-            if node.read_marker(disks.at[url]) is not None and journal_nodes.read(disks.at[url]) is None:
-                with pytest.raises(NoCluster, match="pyspark-log cluster create"):
-                    disks.log(url, create=True)
-        left[0] = 10**9
-        process(limited)
-    state = disks.log().cluster.state
-    assert list(state.nodes) == ["0", "1", "2"]
-    assert disks.log(URLS[2]).cluster.state == state
 
 
 @pytest.mark.parametrize(
@@ -223,17 +163,6 @@ def test_any_addresses_lead_to_all_journal_nodes(founded, given):
     assert "t" in founded.log(*URLS[:1]).topics()
 
 
-@pytest.mark.parametrize("away", URLS[:2])
-def test_a_cluster_works_while_one_journal_node_is_unreachable(founded, away):
-    founded.log().create_topic("before", 1)
-    founded.away = {away}
-    log = founded.log()
-    log.create_topic("t", 1)
-    assert sorted(founded.log().topics()) == ["before", "t"]
-    founded.away = set()
-    assert sorted(founded.log(away).topics()) == ["before", "t"]
-
-
 def test_an_unreachable_address_alone_is_a_retriable_error(founded):
     founded.away = {"/disk/b"}
     with pytest.raises(StoreUnavailable):
@@ -262,12 +191,6 @@ def test_an_address_that_is_no_journal_node_is_refused(founded):
         founded.log("/cluster", "/root2")  # /root2 is empty
 
 
-def test_journal_nodes_without_any_marker_may_come_back(founded):
-    with pytest.raises(NodeAway, match="none of /empty1, /empty2 has a marker: are their disks mounted") as caught:
-        founded.log("/empty1", "/empty2")
-    assert caught.value.retriable
-
-
 # The format
 
 texts = st.text(max_size=20)
@@ -279,17 +202,3 @@ names = st.text(string.ascii_lowercase + string.digits + "_-", min_size=1, max_s
 def test_the_list_is_read_as_it_was_written(cluster_id, nodes):
     stored = JournalNodes(cluster_id, tuple(nodes))
     assert journal_nodes.decode(journal_nodes.encode(stored), "it") == stored
-
-
-def test_a_damaged_list_is_an_error_that_names_it(founded):
-    founded.at["/disk/a"].put(layout.JOURNAL_NODES, b"rotten")
-    with pytest.raises(CorruptObject, match="/disk/a/cluster/journal-nodes"):
-        founded.log("/disk/a")
-    assert founded.log().journals.nodes.urls == URLS
-
-
-def test_a_list_cannot_name_the_root(disks):
-    root, listed = JournalNode("0", ".", "i"), JournalNode("1", "/disk/a", "i")
-    disks.open("/disk/a").create(layout.JOURNAL_NODES, journal_nodes.encode(JournalNodes("c", (root, listed, root))))
-    with pytest.raises(CorruptObject, match=r"the cluster at /disk/a is damaged: a node's address is '\.'"):
-        disks.log("/disk/a")

@@ -4,9 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.group.machine import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
-from pyspark_log_storage.errors import InvalidName, LogMoved, UnknownGroup
-from tests.support.coordinator.journal_disks import URLS
-from tests.support.coordinator.migrated_journals import NEW, cluster_of_six, move
+from pyspark_log_storage.errors import InvalidName, UnknownGroup
 from tests.support.coordinator.several_nodes import Stores
 
 
@@ -55,25 +53,3 @@ def test_a_group_that_does_not_exist_or_was_deleted_is_an_error_that_names_it(st
         other.group("g")
     assert other.group("g", create=True).refresh().offsets == {}
     assert commit(other, "g", 3).committed("id", 0).offset == 3
-
-
-@pytest.mark.parametrize("again", [False, True], ids=["one migration", "two migrations"])
-def test_groups_go_on_at_the_new_journal_nodes(again):
-    six = cluster_of_six()
-    slept = six.log()
-    commit(slept, "g", 1)
-    commit(six.log(), "deleted", 1)
-    six.log().group("deleted").submit(DeleteGroup())
-    handle = slept.group("g")
-    move(six, "3", "4", "5")
-    if again:
-        move(six, "0", "4", "5")
-    with pytest.raises(LogMoved):
-        handle.submit(OffsetCommit({"id": {0: Offset(2)}}))
-    slept.open(create=False)
-    assert slept.group("g").submit(OffsetCommit({"id": {0: Offset(2)}})).state.generation == 0
-    assert committed(six.log(*NEW[1:]), "g") == 2
-    commit(six.log(*NEW[1:]), "new", 5)
-    assert committed(slept, "new") == 5
-    assert not again or six.log(URLS[0]).group("g").journal.place.generation == 3
-    assert six.log(*NEW[1:]).group("deleted", create=True).refresh().offsets == {}

@@ -1,23 +1,18 @@
 """Moving journals to other nodes: interrupted anywhere or without a store, and what other processes see of it."""
 
 import contextlib
-import threading
 
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.audit import verify
-from pyspark_log_coordinator.cluster.journal_stores import JournalStores, MoveJournals
-from pyspark_log_coordinator.cluster.machine import FinishDeletions
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.journal import journal_nodes
-from pyspark_log_coordinator.log import journal_move, node_admin
+from pyspark_log_coordinator.log import journal_move
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
-from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -27,16 +22,14 @@ from pyspark_log_storage.errors import (
     LogMoved,
     NodeMissing,
     StoreError,
-    StoreUnavailable,
 )
 from pyspark_log_storage.stores import store_threads
 from tests.support.coordinator.fake_environment import fake_environment
-from tests.support.coordinator.journal_disks import URLS, patient
-from tests.support.coordinator.journal_end import end_keys
+from tests.support.coordinator.journal_disks import URLS
 from tests.support.coordinator.migrated_journals import NEW, assert_whole, cluster_of_six, finish, move, write, written
 from tests.support.coordinator.several_nodes import one_after_another
 from tests.support.memory_store import MemoryStore, wipe
-from tests.support.rings import deep, sample
+from tests.support.rings import deep
 
 
 @pytest.fixture
@@ -59,18 +52,6 @@ def test_the_journals_continue_on_the_new_nodes(six):
     write(six.log(*NEW), "t", 2)
     six.log(*NEW).create_topic("new", 1)
     assert written(six.log("/disk/4"), "t") == 2
-
-
-def test_the_journals_move_although_a_node_on_which_a_topic_was_created_was_removed(six):
-    move(six, "3", "4", "5")
-    log = six.log(*NEW)
-    log.create_topic("v", 1, replicas=[["0"]])
-    for handle in map(log.topic, ("t", "u", "v")):
-        reassigner.begin(handle, [("3",)] * len(handle.partitions))
-        reassigner.run(handle)
-    node_admin.set_fenced(log, "0", fenced=True)
-    assert node_admin.remove(log, "0")
-    assert move(six, "1", "2", "3", log=six.log(*NEW)).topics == 3
 
 
 def test_journals_migrate_back_and_forth(six):
@@ -118,15 +99,6 @@ def test_nodes_that_are_not_there_are_refused_and_nothing_changes(six):
     assert six.log().cluster.number == before
 
 
-def can_be_used(disks):
-    """Write to the log as it was left, and take that back."""
-    disks.bring_back()
-    log = disks.log()
-    for value in (9, 1):
-        write(log, "t", value)
-    return written(disks.log(), "t") == 1
-
-
 def test_nothing_is_moved_if_a_journal_is_damaged(six):
     log = six.log()
     folder = log.topic("u").journal.folder
@@ -140,42 +112,6 @@ def test_nothing_is_moved_if_a_journal_is_damaged(six):
         move(six, "3", "4", "5")
     assert six.log().cluster.number == before
     write(six.log(), "t", 2)
-
-
-def test_a_log_that_took_a_void_entry_for_the_end_goes_on_where_it_is(six):
-    """A suspended process had filled a slot that was trimmed: who was suspended, too, may have read it."""
-    log = six.log()
-    there = JournalStores(2, tuple(journal_nodes.JournalNode(each, f"/disk/{each}", "i") for each in "345"))
-    log.cluster.state = msgspec.structs.replace(log.cluster.state, journals=there)
-    with pytest.raises(LogMoved):
-        log.cluster.refresh()
-    log.open(create=False)
-    assert log.journals.nodes.urls == URLS
-    write(log, "t", 2)
-
-
-def creates_of_a_move():
-    disks = cluster_of_six()
-    move(disks, "0", "3", "4")
-    return 10**9 - disks.creates_left
-
-
-@pytest.mark.parametrize("part", sample(range(20), 2))
-def test_a_killed_migration_is_finished_by_another_process(part):
-    for creates in range(part, creates_of_a_move(), 20):
-        disks = cluster_of_six()
-        slept = disks.log()
-        slept.topic("t")
-        log = disks.log()
-        disks.creates_left = creates
-        with contextlib.suppress(LogError):
-            journal_move.move(log, ("0", "3", "4"))
-        assert can_be_used(disks)
-        finish(disks)
-        slept.open(create=False)
-        assert written(slept, "t") == 1
-        write(slept, "t", 2)
-        assert written(disks.log("/disk/3"), "t") == 2
 
 
 @pytest.mark.parametrize(
@@ -263,18 +199,6 @@ def test_a_process_that_runs_gets_an_error_and_goes_on_after_it_has_opened_the_l
     assert written(six.log(*NEW), "t") == 3
 
 
-def test_a_log_in_an_object_store_that_was_opened_a_moment_ago_is_opened_again_after_the_error(six, monkeypatch):
-    log = six.log()
-    monkeypatch.setattr(Log, "is_remote", True)
-    log.open(create=False)
-    handle = log.topic("t")
-    move(six, "3", "4", "5")
-    with pytest.raises(LogMoved):
-        handle.refresh()
-    log.open(create=False)
-    assert log.topic("t").journal.place.generation == 2
-
-
 @pytest.mark.parametrize("also", [(), ("3", "4", "0")], ids=["one move", "two moves"])
 def test_a_process_finds_the_journals_after_the_stores_it_knew_are_gone(six, also):
     log = Log([six.open(URLS[0])], fake_environment(), open_node=six.open, probe=one_after_another)
@@ -302,23 +226,6 @@ def test_a_process_does_not_follow_the_list_of_another_cluster_that_uses_a_disk_
         assert log.journals.nodes.urls == URLS
 
 
-def test_a_former_journal_node_that_hangs_does_not_delay_a_process_that_knows_others(six, monkeypatch):
-    monkeypatch.setattr(journal_nodes, "PATIENCE_SECONDS", 0.1)
-    move(six, "3", "4", "5")
-    hanging, release, ended = six.open(URLS[0]), threading.Event(), []
-
-    def hang(*_):
-        ended.append(release.wait(20))
-        raise StoreUnavailable(URLS[0], "", "it was away")
-
-    hanging.read = hang
-    log = Log([hanging, *map(six.open, URLS[1:])], fake_environment(), open_node=six.open)
-    log.locate()
-    assert log.journals.nodes.urls == NEW
-    assert ended == []
-    release.set()
-
-
 # When all journals are lost after a move
 
 
@@ -329,21 +236,6 @@ def forget_where_they_went(disks, *urls):
         if known is not None and known.former:
             first = journal_nodes.JournalNodes(known.cluster, known.former[: len(URLS)])
             disks.at[url].put(layout.JOURNAL_NODES, journal_nodes.encode(first))
-
-
-def test_a_cluster_whose_journals_went_on_from_stores_that_do_not_know_it_is_not_rebuilt(six):
-    move(six, "3", "4", "5")
-    forget_where_they_went(six, *URLS)
-    with pytest.raises(InvalidOption, match="at /disk/3, /disk/4, /disk/5 can be read"):
-        survey([six.open(url) for url in URLS], fake_environment(), open_node=six.open)
-
-
-def test_a_cluster_whose_journals_are_being_moved_is_not_rebuilt(six):
-    log = six.log()
-    log.cluster.submit(MoveJournals(("0", "3", "4"), log.journals.nodes.nodes))
-    with pytest.raises(InvalidOption, match="at /disk/a, /disk/b, /disk/c can be read"):
-        survey([six.open(url) for url in (*URLS, *NEW)], fake_environment(), open_node=six.open)
-    finish(six)
 
 
 def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six):
@@ -374,41 +266,6 @@ def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six):
 
 
 # Upkeep
-
-
-def later(disks, *urls):
-    log = Log([disks.open(url) for url in urls or NEW], patient(), open_node=disks.open, probe=one_after_another)
-    log.open(create=False)
-    return log
-
-
-def test_the_files_of_a_deleted_topic_are_deleted_after_a_migration_too(six):
-    log = later(six, *URLS)
-    [(name, topic_id)] = cluster_cleanup.deleted_topics(log)
-    folder = layout.topic_folder(name, topic_id)
-    cluster_cleanup.clean_up_cluster(log)
-    for store in six.at.values():
-        store.create(f"{folder}append/{layout.born_name(0, 'x')}", b"bytes")
-    move(six, "3", "4", "5")
-    for _ in range(2):
-        cluster_cleanup.clean_up_cluster(later(six, *URLS))
-    journal = cluster_cleanup.journal_of(later(six, *URLS), name, topic_id)
-    assert journal.refresh().deleted
-    for store in six.at.values():
-        assert set(store.list(folder)) <= set(end_keys(journal))
-    assert cluster_cleanup.clean_up_cluster(later(six, *URLS)).deleted_topics == ()
-
-
-def test_a_topic_whose_deletion_was_finished_before_stays_deleted(six):
-    """Its journal stays at the former stores: nobody looks for it there."""
-    log = later(six, *URLS)
-    log.cluster.submit(FinishDeletions(tuple(log.cluster.state.deletions)))
-    move(six, "0", "3", "4")
-    after = later(six, *URLS, "/disk/3")
-    assert sorted(after.topics()) == ["t", "u"]
-    for _ in range(2):
-        cluster_cleanup.clean_up_cluster(after, thorough=True)
-    assert verify.verify_cluster(after).findings == []
 
 
 def test_the_next_cleanup_announces_the_journal_nodes_to_one_that_was_unreachable(six):

@@ -1,15 +1,12 @@
 """Clusters and topics on a store: opened, created, deleted, and found wiped."""
 
 import contextlib
-import os
 import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.topic.machine import DeleteTopic, Holder, SequencedFile
+from pyspark_log_coordinator.topic.machine import Holder, SequencedFile
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     InvalidName,
@@ -76,25 +73,6 @@ def test_a_new_cluster_is_a_warning_that_names_the_address_once(store, caplog):
     assert "if there was one before, its disk is not mounted" in warning
 
 
-def test_a_creation_interrupted_after_the_marker_is_finished_by_the_next_process(store):
-    store.refuse(CLUSTER_ENTRIES, times=1)
-    with pytest.raises(StoreRefused):
-        open_log(store, create=True)
-    marker = node.read_marker(store)
-    assert marker
-    log = open_log(store, create=True)
-    assert log.cluster.state.cluster_id == marker.cluster
-    assert log.cluster.state.nodes[marker.node].incarnation == marker.incarnation
-
-
-def test_two_processes_that_create_a_cluster_at_once_get_the_same_one_and_one_warns(store, caplog):
-    others = []
-    store.be_slow(layout.MARKER, meanwhile=lambda: others.append(open_log(TroubledStore(store.inner), create=True)))
-    log = open_log(store, create=True)
-    assert log.cluster.state == others[0].cluster.state
-    assert len(caplog.messages) == 1
-
-
 def test_a_root_without_its_marker_or_in_another_incarnation_is_refused(log, store):
     marker = node.read_marker(store)
     assert marker
@@ -134,13 +112,6 @@ def test_a_created_topic_is_found_by_the_next_process(log, store):
     assert len(store.reads) == 2, "the next two entries of the topic's journal"
 
 
-def test_opening_a_topic_begins_its_journal_if_nobody_has(log, store):
-    store.refuse("topics/", times=1)
-    with pytest.raises(StoreRefused):
-        log.create_topic("flights", 2)
-    assert open_log(store).topic("flights").journal.state.started
-
-
 @pytest.mark.parametrize("act", ["topic", "create_topic", "ensure_topic"])
 def test_a_name_that_cannot_be_a_path_touches_nothing(log, store, act):
     store.reads.clear()
@@ -157,54 +128,6 @@ def test_a_process_that_loses_the_race_to_create_a_topic_takes_the_other_ones(lo
 
 
 # Deletion
-
-
-def test_a_topic_without_a_journal_can_be_deleted(log, store):
-    store.refuse("topics/", times=1)
-    with pytest.raises(StoreRefused):
-        log.create_topic("flights", 2)
-    log.delete_topic("flights")
-    assert log.topics() == {}
-
-
-def test_a_topic_created_again_has_a_new_id_and_no_rows_and_its_former_writers_are_refused(log, store):
-    handle = log.create_topic("flights", 2)
-    handle.submit(commit(claim(0), rows_for(handle, 3)))
-    old = open_log(store).ensure_topic("flights", 1)
-    log.delete_topic("flights")
-    assert log.topics() == {}
-    assert handle.submit(DeleteTopic()).events == []
-    with pytest.raises(UnknownTopic):
-        open_log(store).topic("flights")
-    with pytest.raises(UnknownTopic):
-        log.delete_topic("flights")
-    again = log.create_topic("flights", 1)
-    assert again.topic_id != handle.topic_id
-    assert again.journal.state.partitions[0].log_end == 0
-    with pytest.raises(UnknownTopic, match="was deleted"):
-        old.submit(commit(claim(1), rows_for(old, 3)))
-
-
-def cut_deletion(log, store):
-    """Create a topic and die during its deletion, after its journal has ended and before its name is free."""
-    log.create_topic("flights", 2)
-    store.refuse(CLUSTER_ENTRIES, times=1)
-    with pytest.raises(StoreRefused):
-        log.delete_topic("flights")
-
-
-@pytest.mark.parametrize("create", ["create_topic", "ensure_topic"])
-def test_an_interrupted_deletion_is_finished_by_the_next_creation_or_deletion(log, store, create):
-    cut_deletion(log, store)
-    (old,) = log.topics().values()
-    with pytest.raises(UnknownTopic, match="was deleted"):
-        open_log(store).topic("flights")
-    if create == "ensure_topic":
-        open_log(store).delete_topic("flights")
-        assert log.topics() == {}
-    handle = getattr(open_log(store), create)("flights", 3)
-    assert handle.topic_id != old.topic_id
-    assert len(handle.journal.state.partitions) == 3
 
 
 def test_a_deletion_of_all_rows_that_is_repeated_deletes_none_that_were_written_meanwhile(log, monkeypatch):
@@ -253,18 +176,6 @@ def test_a_reserve_that_freed_space_is_made_again_also_if_that_was_not_enough(tm
     assert (tried, reserve.exists()) == ([True, False], True)
 
 
-def test_what_is_refused_while_no_store_has_a_reserve_is_not_tried_again(log):
-    tried = []
-
-    def free_space():
-        tried.append(1)
-        raise StoreRefused("", "", "no permission")
-
-    with pytest.raises(StoreRefused):
-        log.with_reserves(free_space)
-    assert tried == [1]
-
-
 # Rights
 
 
@@ -277,30 +188,3 @@ def test_a_new_topic_has_the_folder_that_executors_write_into_on_each_node(tmp_p
     folder = layout.append_files("t", handle.topic_id)
     assert list((tmp_path / "cluster" / folder).iterdir()) == []
     assert [*(tmp_path / "disk/1").iterdir(), *tmp_path.glob("disk/2/topics")] == []
-
-
-@pytest.fixture
-def open_to_all():
-    """A folder that every user may enter, unlike pytest's."""
-    path = Path(tempfile.mkdtemp())
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
-def test_another_user_stages_rows_who_may_write_only_into_tmp_and_append(open_to_all):
-    root = open_to_all / "log"
-    handle = open_log(LocalStore(str(root)), create=True).create_topic("t", 1)
-    topic = root / layout.topic_folder("t", handle.topic_id)
-    for path, mode in ((root / ".tmp", 0o777), (topic / "append", 0o777), (topic / "journal", 0o700)):
-        path.chmod(mode)
-    os.seteuid(60_001)
-    try:
-        store = LocalStore(str(root))
-        assert store.create(handle.append_file(layout.born_name(1, "mine")), b"rows")
-        with pytest.raises(StoreRefused, match=f"permission is denied; check the owner and mode of {topic}, then"):
-            store.create(f"{handle.segment(0, 'name')}.log", b"rows")
-    finally:
-        os.seteuid(0)
-    assert [each.stat().st_uid for each in (topic / "append").iterdir()] == [60_001]

@@ -5,7 +5,6 @@ import pytest
 
 from pyspark_log_coordinator.environment import CLOCKS_AGREE_MS
 from pyspark_log_coordinator.journal.place import OneStore
-from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.log.log_clock import COMPARE_EVERY_SECONDS, LogClock
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
@@ -70,19 +69,6 @@ def test_the_store_is_asked_now_and_then_and_when_the_own_clock_has_jumped(caplo
     ahead, again = (each.message for each in caplog.records)
     assert "691,200 s ahead of" in ahead
     assert again.endswith(" again")
-
-
-def test_entries_have_the_time_of_the_store_and_never_an_earlier_one_than_those_before():
-    now = 100 * DAY
-    environment = msgspec.structs.replace(fake_environment(), now_ms=lambda: now + 8 * DAY, store_clock=lambda _: now)
-    log = Log(MemoryStore(), environment)
-    log.open(create=True)
-    log.create_topic("t", 1)
-    assert log.known_topics["t"].created_ms == now
-    slower = Log(log.store, msgspec.structs.replace(environment, now_ms=lambda: now - 1000))
-    slower.open(create=False)
-    slower.create_topic("u", 1)
-    assert slower.known_topics["u"].created_ms == now
 
 
 def test_a_process_whose_clock_is_days_ahead_deletes_nothing_and_others_go_on():

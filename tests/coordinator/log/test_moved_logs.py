@@ -6,7 +6,6 @@ import pytest
 
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
-from pyspark_log_coordinator.cluster.journal_stores import MoveJournals
 from pyspark_log_coordinator.cluster.machine import MoveCluster, StartCluster
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, AddNode, FenceNode, Node, RemoveNode
 from pyspark_log_coordinator.journal import journal_nodes
@@ -146,16 +145,6 @@ def test_a_former_journal_node_is_known_by_its_older_list_and_a_copy_of_it_is_no
         opened(six, copy)
 
 
-def test_a_former_journal_node_that_was_wiped_may_be_named(six):
-    del six.at[URLS[0]]
-    node_admin.renew(six.log(*URLS[1:]), "0")
-    move(six, *"345", log=six.log(*URLS[1:]))
-    (wiped,) = copied(six, URLS[0])
-    six.at[wiped].delete(layout.JOURNAL_NODES)
-    journal_nodes.write(six.log(*NEW).journals.nodes, six.at[wiped])
-    assert opened(six, wiped).journals.nodes.urls == NEW
-
-
 @pytest.mark.parametrize("done", [0, 1, 2])
 def test_an_interrupted_move_of_journal_nodes_is_finished_by_the_next(six, monkeypatch, done):
     copies = copied(six, *URLS)
@@ -171,27 +160,6 @@ def test_an_interrupted_move_of_journal_nodes_is_finished_by_the_next(six, monke
         assert {each.url for each in log.stores()}.isdisjoint(URLS)
     assert adopt(six, *copies)
     assert sorted(opened(six, *copies).topics()) == ["t", "u"]
-
-
-def test_the_journal_nodes_of_two_clusters_are_not_moved_together(six):
-    six.found("/other/a", "/other/b", "/other/c")
-    copies = copied(six, *URLS)
-    with pytest.raises(InvalidOption, match="/other/c is not a journal node of cluster"):
-        adopt(six, *copies[:2], "/other/c")
-
-
-def test_a_journal_node_whose_address_is_not_given_is_named(six):
-    copies = copied(six, *URLS)
-    with pytest.raises(InvalidOption, match="'2', which was at /disk/c, is not given"):
-        adopt(six, *copies[:2])
-
-
-def test_journals_that_were_moved_during_a_migration_are_not_adopted(six):
-    log = six.log()
-    log.cluster.submit(MoveJournals(("3", "4", "5"), log.journals.nodes.nodes))
-    copies = copied(six, *URLS)
-    with pytest.raises(InvalidOption, match="open the log at the former addresses, and move it again"):
-        adopt(six, *copies)
 
 
 def renew(disks, node_id, url):

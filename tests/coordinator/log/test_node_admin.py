@@ -9,20 +9,15 @@ from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FenceNode, Node, 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.reachable_stores import NodeProbe
-from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CorruptObject,
-    InvalidName,
     InvalidOption,
-    NewerFormat,
     NodeAway,
     NodeMissing,
-    StoreRefused,
     StoreUnavailable,
 )
 from pyspark_log_storage.objects import node
-from pyspark_log_storage.objects.envelope import seal
 from pyspark_log_storage.objects.node import Marker
 from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.troubled_store import TroubledStore
@@ -65,14 +60,6 @@ def test_a_store_that_joins_has_the_marker_that_the_cluster_knows(log, stores):
     assert other.node_store("1") is stores.at["/disk/1"]
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", "a:b"])
-def test_an_invalid_or_taken_id_is_refused_before_the_store_is_touched(log, stores, name):
-    assert "node '0' already exists" in refusal(node_admin.join, log, "/disk/1", "0")
-    with pytest.raises(InvalidName):
-        node_admin.join(log, "/disk/1", name)
-    assert list(stores.at["/disk/1"].list("")) == []
-
-
 @pytest.mark.parametrize("url", ["/cluster/below", "/disk"])
 def test_a_store_that_overlaps_with_another_node_or_is_one_of_another_cluster_is_refused(log, url):
     other = Stores()
@@ -82,22 +69,6 @@ def test_a_store_that_overlaps_with_another_node_or_is_one_of_another_cluster_is
     other.at["/disk/1"].delete(layout.MARKER)
     node_admin.join(log, "/disk/1")
     assert "overlap: one contains the other" in refusal(node_admin.join, log, url)
-
-
-def test_a_join_interrupted_after_the_marker_is_finished_by_the_next_process(log, stores):
-    stores.at["/cluster"].refuse(CLUSTER_ENTRIES, times=1)
-    with pytest.raises(StoreRefused):
-        node_admin.join(log, "/disk/1", "east-1")
-    marker = node.read_marker(stores.at["/disk/1"])
-    assert "has the marker of node 'east-1'" in refusal(node_admin.join, log, "/disk/1", "other")
-    joined, new = node_admin.join(stores.log(), "/disk/1")
-    assert (joined.node_id, joined.incarnation, new) == ("east-1", marker.incarnation, True)
-
-
-def test_two_processes_that_add_a_store_at_once_get_the_same_node(log, stores):
-    others = []
-    stores.open("/disk/1").be_slow(layout.MARKER, lambda: others.append(node_admin.join(stores.log(), "/disk/1")))
-    assert node_admin.join(log, "/disk/1") == (others[0][0], True)
 
 
 def test_a_process_that_loses_the_race_for_an_id_leaves_the_store_unchanged(log, stores):
@@ -146,16 +117,6 @@ def test_a_fenced_node_is_not_probed(stores):
     stores.at["/disk/1"].delete(layout.MARKER)
     assert opened(stores) == {}
     assert stores.at["/disk/1"].reads == []
-
-
-def test_a_marker_of_a_newer_version_is_not_guessed_at(stores):
-    stores.with_nodes(3)
-    stores.at["/disk/1"].put(layout.MARKER, seal(b"PLND", 2, b"{}"))
-    with pytest.raises(NewerFormat):
-        stores.log()
-    member = Node("1", "/disk/1", "", "i"), stores.at["/disk/1"]
-    with pytest.raises(NewerFormat):
-        NodeProbe(real_environment()).missing([member])  # with threads as well
 
 
 class Hanging(MemoryStore):
@@ -215,16 +176,6 @@ def test_a_root_that_lost_its_marker_is_renewed_as_a_root(log, stores):
     assert (marker.root, marker.incarnation) == (True, renewed.incarnation)
 
 
-def test_a_renewal_interrupted_after_the_marker_is_finished_by_the_next_process(stores):
-    log = stores.with_nodes(3)
-    stores.at["/disk/1"].delete(layout.MARKER)
-    stores.at["/cluster"].refuse(CLUSTER_ENTRIES, times=1)
-    with pytest.raises(StoreRefused):
-        node_admin.renew(log, "1")
-    assert node_admin.renew(stores.log(), "1")[1]
-    assert opened(stores) == {}
-
-
 def test_a_replaced_disk_cannot_come_back(stores):
     log = stores.with_nodes(3)
     old = stores.at["/disk/1"]
@@ -259,14 +210,6 @@ def test_a_node_that_is_fenced_while_it_is_unfenced_in_a_topic_is_fenced_there(s
 # Leaving
 
 
-def test_a_node_that_got_a_topic_from_another_process_a_moment_ago_is_not_removed(stores):
-    log, other = stores.with_nodes(3), stores.log()
-    log.create_topic("t", 1, replicas=[["0"]])
-    reassigner.begin(other.topic("t"), [("0", "1")])
-    node_admin.set_fenced(other, "1", fenced=True)
-    assert "has replicas of topics t; reassign" in refusal(node_admin.remove, log, "1")
-
-
 def test_a_fenced_node_without_replicas_can_be_removed(stores):
     log = stores.with_nodes(3)
     log.create_topic("t", 1, replicas=[["1", "2"]])
@@ -290,27 +233,6 @@ def test_a_node_does_not_move_to_a_copy_of_its_store_while_processes_may_still_w
     assert copied.keys() == disk.keys()
     disk.delete(layout.MARKER)
     assert node_admin.renew(log, "1", "/copy")[1]
-
-
-def test_a_node_that_another_process_has_moved_does_not_move_to_a_copy_of_the_store_that_it_has_now(stores):
-    log, other = stores.with_nodes(2), stores.log()
-    disk = stores.at["/disk/1"]
-    for address in ("/moved", "/copy"):
-        for key in disk.list(""):
-            stores.open(address).put(key, disk.read(key))
-    disk.delete(layout.MARKER)
-    node_admin.renew(other, "1", "/moved")
-    assert "/moved still has the store of node '1'" in refusal(node_admin.renew, log, "1", "/copy")
-
-
-def test_a_node_moves_to_another_path_of_the_same_store(stores):
-    log = stores.with_nodes(2)
-    stores.at["/other/path"] = TroubledStore(stores.at["/disk/1"].inner)
-    known, before = log.cluster.state.nodes["1"], stores.at["/disk/1"].keys()
-    renewed, changed = node_admin.renew(log, "1", "/other/path")
-    assert (renewed.url, renewed.incarnation, changed) == ("/other/path", known.incarnation, True)
-    assert log.node_store("1") is stores.at["/other/path"]
-    assert stores.at["/disk/1"].keys() == before
 
 
 def test_a_node_of_a_topic_created_meanwhile_is_not_removed(stores):

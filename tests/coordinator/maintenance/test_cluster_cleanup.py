@@ -1,27 +1,20 @@
 """Cleaning up a cluster: the bytes of deleted topics are deleted after the delay, and nothing else is."""
 
-import os
-
 import pytest
 
 from pyspark_log_coordinator.cluster.nodes import FenceNode, UnfenceNode
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import snapshot, trimming
-from pyspark_log_coordinator.maintenance import cluster_cleanup
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
-from pyspark_log_coordinator.topic.machine import CommitBatch
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, UnknownTopic
+from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.deleted_topics import DELAY_MS, DELETED_MS, LATER_MS, contents, end_of, filled, left_of
 from tests.support.coordinator.journal_end import end_keys
 from tests.support.coordinator.replicated_topic import ALL
 from tests.support.coordinator.rolled_nodes import breakable
 from tests.support.coordinator.stored_topic import StoredTopic
-from tests.support.countdown import Countdown
 from tests.support.counted_bucket import CountedBucket
-from tests.support.faulty_store import Fault
-from tests.support.rings import deep
 
 DAY_MS = 24 * 3_600_000
 
@@ -74,21 +67,6 @@ def test_the_files_of_a_deleted_topic_are_deleted_after_its_delay(monkeypatch, d
     assert (gone.objects, gone.bytes) == (len(lost), sum(map(len, lost.values())))
     assert all(key.startswith(topic.folder) for key in lost)
     assert cleaned_up(topic.log, dry_run=True) == []
-
-
-def test_what_stays_for_ever_does_not_grow_with_the_topic():
-    sizes = []
-    for batches in (1, 30):
-        topic = StoredTopic(partitions=2)
-        for _ in range(3):
-            topic.fill(batches, partitions=(0, 1))
-            topic.roll(partition=0)
-        delete(topic)
-        clean_up_cluster(topic.log)
-        _, key = end_keys(topic.handle.journal)
-        sizes.append(len(snapshot.decode(topic.store.read(key), key).state))
-        assert left_of(topic) == end_of(topic)
-    assert sizes[1] - sizes[0] < 30  # the digits of its numbers
 
 
 def test_topics_created_again_and_those_with_similar_names_are_left_unchanged(deleted):
@@ -198,66 +176,7 @@ def test_what_comes_after_a_deletion_was_finished_is_found_by_a_thorough_cleanup
     assert left_of(deleted) == end_of(deleted)
 
 
-# Processes that run meanwhile
-
-
-def test_files_of_a_slow_writer_are_refused_and_deleted_by_the_next_run(deleted):
-    other = deleted.open()
-    clean_up_cluster(other)
-    deleted.store.create(deleted.handle.append_file(f"{layout.number(3)}-abc"), b"late")
-    with pytest.raises(UnknownTopic, match="deleted"):
-        deleted.handle.submit(CommitBatch(None, ()))
-    [gone] = clean_up_cluster(other).deleted_topics
-    assert (gone.objects, gone.bytes) == (1, 4)
-    assert left_of(deleted) == end_of(deleted)
-
-
-@pytest.mark.parametrize("slept_from", [1, 9])
-def test_a_suspended_writer_is_refused_although_its_slot_is_free_again(topic, slept_from):
-    asleep = topic.open().topic("t")
-    journal = asleep.journal
-    journal._reset()
-    while journal.number < slept_from:
-        journal.take_next()
-    stale = topic.open()
-    stale.topics()
-    record = stale.cluster.state.topics["t"]
-    delete(topic)
-    clean_up_cluster(topic.log)
-    assert journal.entries.read(slept_from + 1) is None
-    for handle in (asleep, stale._handle(record)):
-        with pytest.raises(UnknownTopic, match="deleted"):
-            handle.refresh()
-    assert left_of(topic) == end_of(topic)
-
-
 # What fails
-
-
-@pytest.mark.parametrize("every", [7, deep(1)])
-def test_an_interrupted_cleanup_is_finished_by_the_next(monkeypatch, every):
-    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
-    for step in range(0, 200, every):
-        ended = Countdown(Fault.UNAVAILABLE)
-        topic = filled(ended.store())
-        delete(topic)
-        ended.left = step
-        try:
-            clean_up_cluster(topic.log)
-        except StoreUnavailable:
-            cut = True
-        else:
-            cut = False
-        ended.left = None
-        other = topic.open()
-        with pytest.raises(UnknownTopic):
-            other.topic("t")
-        assert topic.open()._handle(topic.log._handles["t"]._record).journal.refresh().deleted
-        clean_up_cluster(other)
-        assert left_of(topic) == end_of(topic)
-        if not cut:
-            return
-    raise AssertionError("it takes more steps than were tried")
 
 
 def test_a_cluster_that_does_not_know_an_existing_topic_deletes_nothing_of_it(topic):
@@ -269,14 +188,6 @@ def test_a_cluster_that_does_not_know_an_existing_topic_deletes_nothing_of_it(to
     assert log.topics() == {}
     topic.clock.now_ms = 10**12
     assert cleaned_up(log) == []
-    assert contents(topic.store) == before
-
-
-def test_a_topic_whose_name_is_not_free_yet_is_left_unchanged(topic):
-    topic.handle.submit(cluster_cleanup.topic.DeleteTopic())
-    topic.clock.now_ms = LATER_MS
-    before = contents(topic.store)
-    assert cleaned_up(topic.log) == []
     assert contents(topic.store) == before
 
 
@@ -327,13 +238,3 @@ def test_the_clusters_own_journal_is_trimmed(monkeypatch):
     done = clean_up_cluster(topic.log)
     assert done.trimmed == before - len(list(topic.store.list("cluster/"))) > 0
     assert len(topic.open().topics()) == 11
-
-
-def test_temporary_files_of_killed_writers_are_deleted(tmp_path):
-    topic = StoredTopic(LocalStore(str(tmp_path / "root")))
-    left = tmp_path / "root" / ".tmp" / ("f" * 32)
-    left.write_bytes(b"half")
-    os.utime(left, (0, 0))
-    for dry_run in (True, False):
-        assert clean_up_cluster(topic.log, dry_run=dry_run).temporary_files == (f".tmp/{left.name}",)
-        assert left.exists() == dry_run

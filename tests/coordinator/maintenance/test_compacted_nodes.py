@@ -7,15 +7,9 @@ import pytest
 import pyspark_log
 from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import verify
-from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
-from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import MaintainSegments
-from pyspark_log_storage.errors import InvalidInput
-from pyspark_log_storage.stores.addresses import open_store
 from tests.support.coordinator.compacted_topic import clean_job
 from tests.support.coordinator.lost_cluster import LostCluster
 from tests.support.coordinator.replicated_topic import ALL
@@ -88,16 +82,6 @@ def cluster(tmp_path):
     return made
 
 
-def test_the_newest_rows_of_a_scan_are_fixed_when_it_is_made(cluster):
-    cluster.check()
-    scan = pyspark_log.scan(cluster.url("0"), "t", columns=["key"], latest=True)
-    cluster.send((b"a", b"4"), (b"c", None))
-    assert sorted(row["key"] for each in scan for row in each.to_pylist()) == [b"a", b"b", b"c", b"d", b"f"]
-    assert [each.num_rows for each in scan].count(0) == 0
-    with pytest.raises(InvalidInput, match="omit start and end"):
-        pyspark_log.scan(cluster.url("0"), "t", latest=True, start={0: 1})
-
-
 def test_damaged_and_lost_copies_of_keyed_segments_are_found_and_copied_from_another_node(cluster):
     first, second = (each.name for each in cluster.partition.keyed_segments)
     whole = cluster.segment("1", "t", second).read_bytes()
@@ -153,16 +137,3 @@ def test_the_table_has_what_is_left_of_the_head_when_a_segment_is_lost(cluster):
     assert cluster.partition.log_end == 4
     topic_cleanup.clean_up_topic(cluster.handle)
     assert [table_of(cluster, node) for node in ALL] == [{b"a": b"2", b"c": b"1"}] * 3
-
-
-def test_a_head_that_a_removed_node_has_too_is_checked_on_the_others(tmp_path):
-    cluster = CompactedCluster(tmp_path)
-    cluster.send((b"a", b"1"), (b"a", b"2"), (b"b", b"3"))
-    cluster.compact()
-    reassigner.begin(cluster.handle, (("0", "1"),))
-    node_admin.set_fenced(cluster.log, "2", fenced=True)
-    node_admin.remove(cluster.log, "2")
-    assert "2" in {holder.node for holder in cluster.partition.segments[0].holders}
-    cluster.log = Log(open_store(cluster.url("0")), real_environment())
-    cluster.log.open(create=False)
-    cluster.check()

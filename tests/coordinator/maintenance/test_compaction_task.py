@@ -37,39 +37,6 @@ def bounds(topic):
     return [(each.base_offset, each.end_offset) for each in topic.partition.segments]
 
 
-def test_a_cleaning_takes_the_older_rows_of_its_keys_out_of_the_head(topic):
-    cleaned(topic, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"))
-    assert offsets(topic) == [1, 2, 3]
-    cleaned(topic, (b"b", b"2"), (b"d", b"1"))
-    assert offsets(topic) == [2, 3, 4, 5]
-    cleaned(topic, (b"b", b"3"), (b"c", None))
-    assert (offsets(topic), bounds(topic)) == ([2, 5, 6, 7], [(0, 4), (4, 6), (6, 8)])
-    assert verify(topic.handle).findings == []
-
-
-def test_a_segment_without_any_of_the_keys_is_left_alone_and_one_without_rows_is_covered(topic):
-    cleaned(topic, (b"a", b"1"))
-    cleaned(topic, (b"b", b"1"))
-    first, second = (each.name for each in topic.partition.segments)
-    cleaned(topic, (b"b", b"2"))
-    assert [each.name for each in topic.partition.segments][:1] == [first]
-    assert (offsets(topic), bounds(topic)) == ([0, 2], [(0, 1), (1, 3)])
-    cleaned(topic, (b"a", b"2"))
-    assert (offsets(topic), bounds(topic)) == ([2, 3], [(0, 3), (3, 4)])
-    assert second not in {each.name for each in topic.partition.segments}
-
-
-def test_rows_without_a_key_go_but_for_one_if_nothing_else_is_there(topic):
-    cleaned(topic, (None, b"1"), (None, b"2"))
-    (segment,) = topic.partition.segments
-    assert (segment.keyed.rows, segment.keyed.placeholder, offsets(topic)) == (1, 1, [])
-    cleaned(topic, (None, b"3"), (b"a", b"1"))
-    (segment,) = topic.partition.segments
-    assert (segment.keyed.placeholder, offsets(topic), bounds(topic)) == (None, [3], [(0, 4)])
-    cleaned(topic, (None, b"4"))
-    assert (offsets(topic), bounds(topic)) == ([3], [(0, 5)])
-
-
 def test_a_row_that_deletes_its_key_stays_until_delete_retention_ms_has_passed(topic):
     cleaned(topic, (b"a", b"1"), (b"b", b"1"))
     cleaned(topic, (b"a", None), (b"c", b"1"))
@@ -90,31 +57,6 @@ def test_in_an_idle_topic_it_goes_when_half_of_the_rows_are_past_their_time(topi
     topic.now_ms += 1000
     assert topic.maintain() == 1
     assert offsets(topic) == [2, 4]
-
-
-def test_a_merge_keeps_a_row_that_deletes_its_key_for_as_long_as_the_youngest(topic):
-    cleaned(topic, (b"a", None), (b"b", b"1"))
-    topic.now_ms += 900
-    cleaned(topic, (b"c", None))
-    topic.do(topic.merge_job(0, 2))
-    topic.now_ms += 999
-    topic.do(topic.merge_job(0, 1))
-    assert offsets(topic) == [0, 1, 2]
-    topic.now_ms += 1
-    topic.do(topic.merge_job(0, 1))
-    assert offsets(topic) == [1]
-    topic.check()
-
-
-def test_a_head_of_which_all_rows_have_passed_their_time_keeps_a_placeholder(topic):
-    cleaned(topic, (b"a", None), (b"b", None))
-    topic.now_ms += 1000
-    topic.do(topic.merge_job(0, 1))
-    (segment,) = topic.partition.segments
-    assert (segment.keyed.placeholder, offsets(topic)) == (1, [])
-    topic.check()
-    topic.now_ms += 10**6
-    assert topic.maintain() == 0
 
 
 def test_a_cleaning_leaves_out_rows_that_were_deleted(topic):

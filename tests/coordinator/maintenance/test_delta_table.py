@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import delta_table, topic_cleanup
 from pyspark_log_coordinator.sync.catch_up import catch_up
-from pyspark_log_coordinator.topic.machine import AlterConfig, AlterReplicaNode, DeleteRecords
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.delta.delta_actions import Action
@@ -158,21 +157,6 @@ def test_a_full_disk_gets_room_although_its_table_cannot_be_published(topic, mon
     assert rows_in(topic.store, topic.folder) == {}
 
 
-def test_the_table_of_a_topic_whose_format_is_not_parquet_any_more_loses_deleted_rows(topic):
-    topic.fill(6)
-    topic.roll(3)
-    topic.roll(3)
-    clean_up(topic)
-    topic.handle.submit(AlterConfig({"segment.format": "log"}))
-    topic.handle.submit(DeleteRecords(0, 9))
-    clean_up(topic)
-    assert {offset for _, offset in rows_in(topic.store, topic.folder)} == set(range(9, 18))
-    topic.fill(3)
-    topic.roll(3)
-    clean_up(topic)
-    assert {offset for _, offset in rows_in(topic.store, topic.folder)} == set(range(9, 27))
-
-
 def test_what_another_program_did_to_the_table_is_reported_and_undone(topic, caplog):
     topic.fill(6)
     topic.roll(3)
@@ -219,19 +203,6 @@ def test_whatever_another_program_gives_the_number_of_a_version_is_deleted(topic
     assert topic.keys("_delta_log/") == after_it
 
 
-def test_a_process_with_an_older_state_publishes_a_damaged_table_anew_without_deleted_files(topic):
-    topic.fill(6)
-    topic.roll(3)
-    topic.roll(3)
-    older, entry = topic.handle.refresh(), topic.handle.journal.number
-    topic.handle.submit(DeleteRecords(0, 9))
-    clean_up(topic)
-    for key in list(topic.store.list(f"{topic.folder}_delta_log/")):
-        topic.store.delete(key)
-    assert delta_table.publish(topic.store, topic.handle, older, "0", entry=entry, now=0)
-    assert {offset for _, offset in rows_in(topic.store, topic.folder)} == set(range(9, 18))
-
-
 def test_each_node_has_a_table_of_what_it_holds():
     topic = ReplicatedTopic(**NOW)
     for _ in range(4):
@@ -269,23 +240,3 @@ def test_no_file_is_deleted_of_a_disk_that_was_not_mounted_when_its_table_was_lo
     assert failed == ["2"]
     assert [bool(topic.keys(node)) for node in ALL] == [False, False, True]
     assert len(rows_in(disk, topic_folder("t", topic.handle.topic_id))) == 3
-
-
-def test_a_node_that_is_removed_while_files_are_deleted_is_left_out(monkeypatch):
-    topic = ReplicatedTopic(replicas=(("0", "1"),), **NOW)
-    topic.append({0: [b"a"] * 3}, on=("0", "1"), acks="all")
-    topic.roll(1, on="0")
-    catch_up(topic.handle, "1")
-    topic.handle.submit(DeleteRecords(0, 3))
-    publish = topic_cleanup.publish_before_deletion
-
-    def after_a_removal(*arguments):
-        if "2" in topic.log.cluster.state.nodes:
-            node_admin.set_fenced(topic.log, "2", fenced=True)
-            node_admin.remove(topic.log, "2")
-        publish(*arguments)
-
-    monkeypatch.setattr(topic_cleanup, "publish_before_deletion", after_a_removal)
-    topic_cleanup.clean_up_topic(topic.handle)
-    assert "2" not in topic.log.cluster.state.nodes
-    assert [bool(topic.keys(node)) for node in ("0", "1")] == [False, False]

@@ -1,19 +1,13 @@
 """A follower catches up all topics of its node, describes them, and deletes files that no entry names."""
 
-import gc
-import weakref
-
 import pytest
 
-from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.maintenance import follower as following
 from pyspark_log_coordinator.maintenance.follower import Follower, FollowerRound
 from pyspark_log_coordinator.sync.faults import scrub
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing
 from tests.support.coordinator.replicated_topic import ReplicatedTopic, write
-from tests.support.coordinator.several_nodes import Stores
-from tests.support.coordinator.troubled_store import ALWAYS, TroubledStore
 from tests.support.memory_store import MemoryStore
 
 
@@ -45,35 +39,6 @@ def test_a_file_that_cannot_be_copied_is_reported_with_its_topic_and_the_others_
     (failure,) = done.failures
     assert failure.startswith("topic 't': ")
     assert lost in failure
-
-
-def test_what_was_written_for_a_topic_is_forgotten_when_that_is_deleted(topic):
-    follower = Follower(topic.log, "1")
-    follower.round()
-    topic.log.delete_topic("t")
-    follower.round()
-    handle = weakref.ref(topic.handle)
-    del topic.handle
-    topic.log.create_topic("u", 1)
-    gc.collect()
-    assert handle() is None
-
-
-def test_an_entry_of_which_no_answer_came_is_a_failure_and_the_next_round_goes_on():
-    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(MemoryStore(url))))
-    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
-    topic.append()
-    write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
-    root = topic.stores.at["/cluster"]
-    root.lose_answers(f"{topic.handle.journal.folder}entries", times=ALWAYS)
-    follower = Follower(topic.log, "1")
-    (failure,) = follower.round().failures
-    assert failure.startswith("topic 't': ")
-    assert "may or may not have been written" in failure
-    assert other.refresh().partitions[0].log_end_offsets["1"] == 1
-    root.forget_troubles()
-    assert follower.round().failures == ()
-    assert topic.partition().log_end_offsets["1"] == 1
 
 
 def test_a_topic_with_a_damaged_journal_does_not_keep_the_others_from_being_copied_and_scrubbed(topic):
@@ -112,21 +77,6 @@ def test_a_topic_deleted_while_its_files_are_read_does_no_harm_to_the_others(top
     assert other.refresh().partitions[0].log_end_offsets == {"0": 1, "1": 1}
 
 
-# Descriptions
-
-
-def test_a_description_that_has_not_changed_is_not_written_again(topic):
-    topic.append()
-    follower, store = Follower(topic.log, "1"), topic.log.node_store("1")
-    key = topic_description.key("t", topic.handle.topic_id)
-    follower.round()
-    store.put(key, b"?")
-    follower.round()
-    assert store.read(key) == b"?"
-    Follower(topic.log, "1").round()
-    assert topic_description.read(store, "t", topic.handle.topic_id).topic == topic.handle.state
-
-
 # Cleaning
 
 
@@ -142,19 +92,6 @@ def test_on_an_object_store_a_topic_without_new_entries_costs_one_look(monkeypat
         assert follower.round() == FollowerRound(0, 0, ())
     topic.append(on=["0"])
     assert follower.round().objects == 1
-
-
-def test_on_an_object_store_a_file_that_could_not_be_copied_is_tried_again_without_a_new_entry(monkeypatch):
-    monkeypatch.setattr(MemoryStore, "is_object_store", True, raising=False)
-    topic = ReplicatedTopic()
-    key = topic.handle.append_file(topic.append())
-    lost = topic.log.node_store("0").read(key)
-    topic.log.node_store("0").delete(key)
-    follower = Follower(topic.log, "1")
-    for _ in range(3):
-        assert len(follower.round().failures) == 1
-    topic.log.node_store("0").create(key, lost)
-    assert follower.round() == FollowerRound(1, len(lost), ())
 
 
 def test_a_disk_that_is_unmounted_is_noticed_without_a_new_entry(topic):

@@ -63,12 +63,6 @@ def test_the_table_has_one_row_of_each_key_also_of_those_that_were_deleted_latel
     assert topic.rows() == [(0, b"a", b"1"), (3, b"b", b"2"), (5, b"d", b"1"), (6, b"e", b"1")]
 
 
-def test_a_placeholder_is_not_in_the_table(topic):
-    topic.clean((None, b"1"), (None, b"2"))
-    topic.clean_up()
-    assert (topic.rows(), topic.partition.keyed_segments[0].keyed.rows) == ([], 1)
-
-
 @pytest.mark.parametrize(
     ("fault", "every"), [(Fault.KILL_AFTER, 3), deep(Fault.KILL_BEFORE, 1), deep(Fault.KILL_AFTER, 1)]
 )

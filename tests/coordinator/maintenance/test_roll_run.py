@@ -5,7 +5,6 @@ import random
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.maintenance import roll_task
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject
@@ -17,30 +16,6 @@ from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 @pytest.fixture
 def topic():
     return StoredTopic(**AT_ONCE)
-
-
-def test_small_chunks_are_joined_up_to_a_bound(topic, monkeypatch):
-    monkeypatch.setattr(roll_task, "CHUNK_BYTES", 1024 * 1024)
-    dice = random.Random(1)
-    for _ in range(100):
-        topic.append({0: [dice.randbytes(25_000)]})
-    topic.roll()
-    sizes = [each.length for each in topic.entries()]
-    assert len(sizes) == 3
-    assert all(900_000 < size < 1_050_000 for size in sizes[:-1])
-    topic.check()
-
-
-def test_chunks_that_are_not_tiny_are_copied_when_rolled_and_joined_when_merged(topic):
-    dice = random.Random(9)
-    for _ in range(2):
-        for _ in range(3):
-            topic.append({0: [dice.randbytes(100_000)]})
-        topic.roll()
-    assert [each.rows for each in topic.entries()] == [1, 1, 1]
-    topic.merge()
-    assert [each.rows for each in topic.entries()] == [6]
-    topic.check()
 
 
 def test_large_chunks_are_copied_byte_for_byte(topic):

@@ -135,29 +135,6 @@ def test_a_node_that_only_this_process_may_not_use_fails_the_job(topic):
         roll(topic)
 
 
-@of_logs
-def test_a_segment_of_which_no_node_has_both_files_is_an_error(topic, monkeypatch):
-    fill(topic, 2, on=("0", "1"))
-    real = {name: disk(topic, name).open_write for name in ("0", "1")}
-
-    def failing(name, ending):
-        def open_write(key, *, durable=True, replace=False):
-            writer = real[name](key, durable=durable, replace=replace)
-            if key.endswith(ending):
-                writer.close = lambda: fail(key)
-            return writer
-
-        return open_write
-
-    def fail(key):
-        raise StoreUnavailable("", key, "no answer")
-
-    for name, ending in (("0", ".index"), ("1", ".log")):
-        monkeypatch.setattr(disk(topic, name), "open_write", failing(name, ending))
-    with pytest.raises(StoreUnavailable, match=r"no node has all of .*: each failed at one of its two files"):
-        roll(topic)
-
-
 def test_a_node_that_was_replaced_while_it_was_written_to_is_no_holder(topic):
     fill(topic, 2)
     work = roll_task_of(topic.handle, job(topic))

@@ -31,21 +31,6 @@ def test_replaced_files_are_deleted_after_the_delay():
     topic.check()
 
 
-def test_a_merge_is_cleaned_up_once_and_the_replaced_segments_are_deleted_with_their_indexes(topic):
-    for _ in range(2):
-        topic.fill(2)
-        topic.roll()
-    old = topic.keys("0/")
-    topic.merge()
-    for _ in range(3):
-        topic_cleanup.clean_up_topic(topic.handle)
-    assert (len(old), set(topic.keys("0/")) & set(old)) == (4, set())
-    before = topic.keys("append/"), topic.keys("0/")
-    assert topic_cleanup.clean_up_topic(topic.handle).deleted == 0
-    assert (topic.keys("append/"), topic.keys("0/")) == before
-    topic.check()
-
-
 def test_files_that_a_wrong_clock_has_scheduled_hold_up_nothing_that_is_scheduled_later():
     topic = StoredTopic(retention_ms="-1", file_delete_delay_ms="1000")
     topic.fill(3)
@@ -59,18 +44,6 @@ def test_files_that_a_wrong_clock_has_scheduled_hold_up_nothing_that_is_schedule
     topic.roll(1)
     assert len(topic_cleanup.delete_pending(topic.handle, 9999)) == 2
     assert len(topic.handle.refresh().pending_deletions) == 1
-
-
-def test_cleaning_up_applies_retention():
-    topic = StoredTopic(retention_ms="1000", segment_ms="1000", file_delete_delay_ms="0")
-    topic.append({0: [b"old"]}, times_ms=[1])
-    topic.roll()
-    topic.append({0: [b"new"]}, times_ms=[5000])
-    topic.clock.now_ms = 5000
-    done = topic_cleanup.clean_up_topic(topic.handle)
-    assert [(each.partition, each.log_start, each.rows) for each in done.expired] == [(0, 1, 1)]
-    assert topic.read() == [b"new"]
-    assert topic.keys("0/") == []
 
 
 # Orphans
@@ -131,6 +104,3 @@ def test_inline_maintenance_lists_all_files_only_when_the_floor_has_risen():
         topic_cleanup.clean_up_topic(topic.handle, thorough=False)
         seen.append(files in listed)
     assert seen == [False, False, False, True, False]
-
-
-# Readers

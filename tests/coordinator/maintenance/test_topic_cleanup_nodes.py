@@ -2,16 +2,14 @@
 
 import pytest
 
-from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.maintenance import cluster_cleanup, follower, topic_cleanup
+from pyspark_log_coordinator.maintenance import follower, topic_cleanup
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
 from pyspark_log_storage.layout import born_name
 from tests.support.coordinator.journal_disks import URLS
 from tests.support.coordinator.migrated_journals import cluster_of_six, write
-from tests.support.coordinator.replicated_topic import ALL
 from tests.support.coordinator.rolled_nodes import breakable, disk, fill, roll
 
 
@@ -30,16 +28,6 @@ def orphan(topic, name):
 def raise_floor(topic):
     for _ in range(2):
         topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
-
-
-def test_orphans_are_found_on_every_node(topic):
-    fill(topic, 1)
-    lost = {name: [orphan(topic, name)] for name in ALL}
-    raise_floor(topic)
-    assert topic_cleanup.all_orphans(topic.handle) == lost
-    topic_cleanup.clean_up_topic(topic.handle)
-    assert topic_cleanup.all_orphans(topic.handle) == {name: [] for name in ALL}
-    assert all(len(topic.keys(name)) == 1 for name in ALL)
 
 
 def test_a_missing_node_is_cleaned_up_later_than_the_others(topic):
@@ -111,23 +99,3 @@ def test_the_journal_is_trimmed_while_the_journal_node_with_the_inbox_fails(monk
     cluster.bring_back()
     assert told == (["0"] if how == "fails now" else [])
     assert cluster.log().topic("t").journal.entries.read(1) is None
-
-
-def test_inline_maintenance_logs_a_failing_node_and_fails_no_write(topic, monkeypatch, caplog):
-    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
-    fill(topic, 2)
-    roll(topic)
-    disk(topic, "2").broken_writes = StoreUnavailable
-    inline_maintenance.run_inline(topic.handle, first=1)
-    assert "cleanup of topic 't' on node '2' was left for later" in caplog.text
-
-
-@pytest.mark.parametrize("how", ["missing", "fenced"])
-def test_an_unusable_node_does_not_keep_the_others_from_being_cleaned_up(topic, how):
-    fill(topic, 1)
-    topic.log.delete_topic("t")
-    if how == "fenced":
-        node_admin.set_fenced(topic.log, "1", fenced=True)
-    disk(topic, "1").broken = StoreUnavailable
-    topic.log.probe_nodes()
-    assert len(cluster_cleanup.clean_up_cluster(topic.log).deleted_topics) == 1

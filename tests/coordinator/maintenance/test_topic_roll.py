@@ -8,7 +8,6 @@ import pytest
 from pyspark_log_coordinator.log.log_clock import LogClock
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.topic_roll import SWAPS_MAX
-from pyspark_log_coordinator.segments import swap
 from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
 from pyspark_log_coordinator.segments.tiers import MERGE_COUNT
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
@@ -105,15 +104,6 @@ def each_plan_has_a_time_of_its_own(topic):
     times = itertools.count(topic.now_ms)
     environment = msgspec.structs.replace(topic.log.environment, now_ms=times.__next__)
     topic.log.clock = LogClock(environment, lambda: topic.log.journals.place)
-
-
-@pytest.mark.timeout(30)
-def test_a_compaction_that_is_refused_is_not_tried_again_and_again(monkeypatch):
-    topic = CompactedTopic(min_cleanable_dirty_ratio="0")
-    topic.write([(b"a", b"1"), (b"a", b"2")])
-    each_plan_has_a_time_of_its_own(topic)
-    monkeypatch.setattr(swap, "_fits_keyed", lambda *_: False)
-    assert topic_roll.roll_and_merge(topic.handle) == NOTHING
 
 
 @pytest.mark.timeout(30)

@@ -7,7 +7,7 @@ from pyspark_log_coordinator.model.partition import Keyed
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.rebuild import known_files
-from pyspark_log_coordinator.rebuild.known_files import EPOCH_MARGIN, NUMBER_MARGIN, Loss, anew, cut, next_number
+from pyspark_log_coordinator.rebuild.known_files import EPOCH_MARGIN, NUMBER_MARGIN, Loss, anew, cut
 from pyspark_log_coordinator.topic import integrity
 from tests.support.coordinator.topics import after, claim, commit, file, rolled, started
 
@@ -115,8 +115,3 @@ def test_rows_of_a_keyed_segment_that_is_lost_are_counted_as_they_were():
     state = msgspec.structs.replace(state, partitions=(one, *state.partitions[1:]))
     _, [loss] = begun(state, "", "A", "A")
     assert loss.rows == 7 + 20
-
-
-def test_a_new_journal_begins_far_above_every_known_number():
-    for newest in (0, 1, NUMBER_MARGIN - 1, NUMBER_MARGIN, 10 * NUMBER_MARGIN + 5):
-        assert next_number(newest) > newest + NUMBER_MARGIN

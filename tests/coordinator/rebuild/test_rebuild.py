@@ -13,7 +13,7 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, SequencedFile
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import BatchMismatch, CorruptObject, InvalidInput, InvalidOption, StaleFile
+from pyspark_log_storage.errors import BatchMismatch, InvalidInput, InvalidOption, StaleFile
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import MARKER, born_name
 from pyspark_log_storage.stores.addresses import open_store
@@ -84,18 +84,6 @@ def test_everything_described_is_restored_from_any_nodes_and_writers_go_on(clust
     sound(cluster.log)
 
 
-def test_journals_may_be_on_several_nodes_afterwards(cluster):
-    cluster.lose_journals()
-    cluster.rebuild(journals=ALL)
-    assert cluster.log.journals.nodes is not None
-    cluster.append("t")
-    cluster.check()
-    again = Log(open_store(cluster.url("2")), real_environment())
-    again.open(create=False)
-    assert again.topic("t").journal.number == cluster.log.topic("t").journal.number
-    sound(again)
-
-
 def test_rows_after_the_newest_description_are_lost_and_their_files_stay_for_a_day(cluster):
     name = cluster.append("t", 2)
     handle = cluster.log.topic("t")
@@ -153,24 +141,6 @@ def test_a_segment_damaged_on_every_node_ends_its_partition_and_the_report_says_
     assert all(cluster.segment(node, "t", second).exists() for node in ALL)
 
 
-def test_a_damaged_copy_is_replaced_from_another_node(cluster):
-    names = [each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments]
-    flip_bit(cluster.segment("0", "t", names[0]), 8 * 100)
-    flip_bit(cluster.segment("1", "t", names[1]), 8 * 100)
-    cluster.segment("2", "t", names[1]).unlink()
-    cluster.lose_journals()
-    found = cluster.rebuild()
-    assert found.lost == 0
-    cluster.check()
-    # No node had all of it: one was completed, the others lack what was damaged.
-    leader = cluster.log.topic("t").journal.state.partitions[0].leader
-    assert leader is not None
-    for node in ALL:
-        cluster.catch_up("t", node)
-    assert cluster.log.topic("t").journal.state.partitions[0].isr == ALL
-    sound(cluster.log)
-
-
 def test_the_replay_of_a_partly_lost_batch_is_an_error(cluster):
     last = cluster.log.topic("u").journal.state.files[-1].name
     cluster.lose_journals()
@@ -213,24 +183,12 @@ def test_a_deleted_topic_stays_deleted(cluster):
     assert [(folder.topic, why) for folder, why in found.left_out] == [("u", "it was deleted")]
 
 
-def test_a_cluster_whose_journal_can_be_read_is_refused(cluster):
-    with pytest.raises(InvalidOption, match="can be read: there is nothing to rebuild"):
-        cluster.survey()
-
-
 def test_a_journal_that_may_be_alive_elsewhere_needs_journals_lost(cluster):
     found = cluster.survey(("1", "2"))
     assert found.journals.may_live is not None
     with pytest.raises(InvalidOption, match="--journals-lost"):
         execute.rebuild(found, real_environment())
     cluster.check()
-
-
-def test_a_dry_run_changes_nothing(cluster):
-    cluster.lose_journals()
-    before = {each: each.stat().st_mtime_ns for each in cluster.path.rglob("*")}
-    cluster.survey()
-    assert {each: each.stat().st_mtime_ns for each in cluster.path.rglob("*")} == before
 
 
 def test_a_folder_without_a_marker_and_one_of_another_cluster_are_refused(cluster, tmp_path):
@@ -257,18 +215,6 @@ def test_a_root_whose_marker_is_lost_with_the_journals_becomes_a_new_cluster_wit
     assert (log.cluster_id == former, list(log.nodes), sorted(log.topics())) == (False, ["0"], ["t", "u"])
     assert [each.high_watermark for each in log.topic("t").partitions] == [offsets, offsets]
     sound(log)
-
-
-def test_a_copy_that_is_bad_since_the_survey_ends_the_rebuild_if_there_is_no_other(cluster):
-    first, second = (each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments)
-    for node, name in (("0", first), ("1", first), ("1", second), ("2", second)):
-        cluster.segment(node, "t", name).unlink()
-    cluster.lose_journals()
-    found = cluster.survey()
-    flip_bit(cluster.segment("0", "t", second), 8 * 100)
-    with pytest.raises(CorruptObject, match=second):
-        execute.rebuild(found, real_environment())
-    assert cluster.rebuild().lost == 8
 
 
 def test_a_description_in_the_folder_of_another_topic_is_damage(cluster):

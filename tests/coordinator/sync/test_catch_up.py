@@ -10,7 +10,7 @@ from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.sync.replica_file import missing, sources
 from pyspark_log_coordinator.topic.machine import Holder, Suspect
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable
+from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
@@ -92,15 +92,6 @@ def test_a_lost_file_that_keeps_its_partition_in_sync_keeps_no_other_one_behind(
     assert [each.node for each in topic.handle.journal.state.file(0).holders] == ["1", "2"]
 
 
-def test_a_suspected_member_of_the_isr_gets_its_lost_file_back_and_is_no_longer_suspected(topic):
-    key = topic.handle.append_file(topic.append(on=("0", "1", "2"), acks="all"))
-    topic.log.node_store("1").delete(key)
-    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
-    assert copy(topic).objects == 1
-    assert topic.content("1") == topic.content("0")
-    assert (topic.partition().isr, topic.handle.state.suspects) == (("0", "1", "2"), {})
-
-
 def test_a_suspected_member_that_cannot_get_its_lost_file_back_copies_nothing_and_stays_suspected():
     topic = ReplicatedTopic(replicas=(("1", "0"), ("0", "1")))
     lost = topic.append({0: [b"a"]}, on=("1",), acks="1")
@@ -109,14 +100,6 @@ def test_a_suspected_member_that_cannot_get_its_lost_file_back_copies_nothing_an
     topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
     assert (copy(topic, "1").objects, topic.keys("1")) == (0, [])
     assert set(topic.handle.refresh().suspects) == {"1"}
-
-
-def test_a_node_that_lacks_nothing_costs_no_write(topic):
-    topic.append(on=("0", "1", "2"), acks="all")
-    number = topic.handle.journal.number
-    assert copy(topic).objects == 0
-    assert topic.handle.journal.number == number
-    assert reads(topic, "0") == []
 
 
 def test_a_node_gets_only_the_partitions_of_which_it_is_a_replica():
@@ -144,22 +127,6 @@ def test_a_segment_is_copied_with_its_index(topic):
     assert topic.partition().log_end_offsets == {"0": 3, "1": 3, "2": 3}
 
 
-def test_a_wiped_node_gets_every_file_again(topic):
-    for _ in range(2):
-        topic.append(on=("0", "1", "2"), acks="all")
-    topic.stores.at["/disk/1"] = Watched("/disk/1")
-    log, handle = topic.open()
-    with pytest.raises(NodeMissing):
-        catch_up(handle, "1")
-    node_admin.renew(log, "1")
-    log.open(create=False)
-    assert handle.refresh().partitions[0].isr == ("0", "2")
-    assert handle.journal.state.partitions[0].log_end_offsets["1"] == 0
-    assert catch_up(handle, "1").objects == 2
-    assert handle.refresh().partitions[0].isr == ("0", "1", "2")
-    assert {each.url: len(list(each.list("topics/"))) for each in topic.stores.at.values()}["/disk/1"] == 2
-
-
 def test_a_process_that_has_not_read_of_a_new_disk_does_not_bring_back_the_former_one(topic):
     topic.append(on=("0", "1", "2"), acks="all")
     log, handle = topic.open()
@@ -172,24 +139,6 @@ def test_a_process_that_has_not_read_of_a_new_disk_does_not_bring_back_the_forme
     assert topic.handle.refresh().incarnations["1"] == renewed.incarnation
     assert (topic.partition().leader, topic.partition().isr) == ("1", ("1",))
     assert topic.partition().log_end_offsets["1"] == 2
-
-
-def test_a_fenced_node_gets_its_copies_and_is_in_no_isr_until_it_is_unfenced(topic):
-    node_admin.set_fenced(topic.log, "1", fenced=True)
-    topic.append(on=("0", "2"), acks="all")
-    copy(topic)
-    assert topic.partition().isr == ("0", "2")
-    assert topic.partition().log_end_offsets["1"] == 1
-    node_admin.set_fenced(topic.log, "1", fenced=False)
-    assert copy(topic).objects == 0
-    assert topic.partition().isr == ("0", "1", "2")
-
-
-def test_a_suspected_node_that_lacks_nothing_is_no_longer_suspected(topic):
-    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
-    assert "1" in topic.handle.refresh().suspects
-    copy(topic)
-    assert topic.handle.refresh().suspects == {}
 
 
 # Telling the journal
@@ -281,14 +230,6 @@ def test_a_damaged_or_lost_copy_is_skipped_for_another_and_replaced(topic, how):
     assert topic.handle.journal.number == number + 1
 
 
-def test_a_source_that_does_not_answer_is_skipped_for_another_although_the_last_probe_found_it():
-    topic = ReplicatedTopic(Stores(BreakableStore), replicas=(("1", "2", "0"),))
-    topic.append(on=("1", "2"), acks="all")
-    topic.stores.at["/disk/1"].broken = StoreUnavailable
-    copied = copy(topic, "0")
-    assert (copied.objects, copied.failures) == (1, ())
-
-
 def test_a_file_without_a_whole_copy_is_reported_and_the_others_go_on(topic):
     for _ in range(3):
         topic.append()
@@ -333,14 +274,6 @@ def test_a_catch_up_without_a_reachable_holder_names_the_holders(topic):
     (failure,) = copy(topic).failures
     assert isinstance(failure, StoreUnavailable)
     assert "none of its holders (0) is reachable; bring one back" in failure.message
-
-
-def test_a_node_that_cannot_be_written_ends_the_catch_up():
-    topic = ReplicatedTopic(Stores(BreakableStore))
-    topic.append()
-    topic.log.node_store("1").broken_writes = StoreRefused
-    with pytest.raises(StoreRefused):
-        copy(topic)
 
 
 def test_the_nearest_holder_comes_first_and_fenced_ones_last():

@@ -6,9 +6,7 @@ import pytest
 
 from pyspark_log_coordinator.sync import catch_up, controller, operator_elections
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings, LeadershipMoved
-from pyspark_log_coordinator.sync.failure_detector import FailureDetector
 from pyspark_log_coordinator.sync.replica_file import live
-from pyspark_log_coordinator.topic.machine import Suspect
 from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -81,32 +79,6 @@ def test_the_controller_looks_every_half_of_the_lag_time_while_all_is_well(monke
     for _ in range(5):
         topic.round(1.0)
     assert looks == [32.0, 34.0, 36.0]
-
-
-def test_with_a_short_session_timeout_the_controller_looks_twice_in_it():
-    topic = Watched(session_timeout_ms=1000)
-    topic.take_away("1")
-    assert topic.round(0.5) == ()
-    assert topic.round(1.0) == (LeadershipMoved("t", 0, "2"),)
-
-
-def test_the_controller_is_due_when_a_look_or_a_balance_is(monkeypatch):
-    topic = Watched(config={"replica_lag_time_max_ms": "800000"})
-    due = []
-    for _ in range(9):
-        topic.log.environment.sleep(100.0)
-        due.append(topic.controller.is_due)
-        topic.round()
-    assert due == [False, False, True, True, False, True, False, True, True]
-
-
-def test_an_operators_election_waits_no_longer_than_the_session_timeout(monkeypatch):
-    topic = Watched()
-    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
-    monkeypatch.setattr(FailureDetector, "look", lambda *_: None)  # it is suspected anew all the time
-    begin = topic.log.environment.monotonic()
-    assert operator_elections.find_unreachable(topic.handle, 3000) == ()
-    assert 3 <= topic.log.environment.monotonic() - begin <= 4
 
 
 @pytest.mark.parametrize(("first", "others"), [(0.7, 0.7), (5.0, 0.0), (0.0, 5.0)])

@@ -7,15 +7,13 @@ import pytest
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.journal.history import history
-from pyspark_log_coordinator.log.node_admin import set_fenced
-from pyspark_log_coordinator.maintenance.follower import clean_up_node
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.sync import faults, operator_elections, replica_file
 from pyspark_log_coordinator.sync.catch_up import renew_set_back
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas, ObjectMissing
+from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas
 from tests.support.coordinator.lost_cluster import KEEP, LostCluster
 from tests.support.coordinator.replicated_topic import ALL, write
 from tests.support.lost_folders import lose_folder
@@ -127,15 +125,6 @@ def test_a_file_that_expires_while_it_is_read_is_not_taken_for_lost(cluster):
     assert (done.repaired, done.failures, expired.exists()) == ((), (), False)
 
 
-def test_nothing_is_written_in_the_place_of_a_file_that_the_journal_no_longer_names(cluster):
-    handle, path = cluster.log.topic("t"), paths(cluster, "1")[2]
-    (fault,) = [each for each in replica_file.files_of(handle.journal.state) if each.key.endswith(path.name)]
-    path.unlink()
-    cluster.log.topic("t").submit(DeleteRecords(0, one(cluster).log_end))
-    assert not faults.cure(handle, "1", fault)
-    assert not path.exists()
-
-
 def test_a_file_without_a_whole_copy_stays_and_the_error_names_its_rows(cluster):
     before = {}
     for node in ALL:
@@ -185,23 +174,6 @@ def test_nothing_is_copied_to_a_disk_that_is_not_mounted_nor_to_another(cluster)
 # A disk is set back to an old copy
 
 
-def test_a_file_that_was_rolled_and_deleted_meanwhile_is_no_reason_for_a_suspicion(cluster, monkeypatch):
-    handle, store = cluster.log.topic("t"), cluster.log.node_store("1")
-    newest, size = paths(cluster, "1")[2], type(store).size
-
-    def expired(self, key):
-        if self is store and key.endswith(newest.name):
-            monkeypatch.undo()
-            cluster.log.topic("t").submit(DeleteRecords(0, 8))
-            raise ObjectMissing(self.url, key)
-        return size(self, key)
-
-    monkeypatch.setattr(type(store), "size", expired)
-    failure_detector_of(handle).look(handle)
-    assert type(store).size is size
-    assert (one(cluster).log_start, handle.refresh().suspects) == (8, {})
-
-
 def test_a_leader_whose_newest_file_is_gone_is_suspected_and_gets_it_back(tmp_path):
     cluster = LostCluster(tmp_path)
     handle = cluster.log.create_topic("t", 1, parse(KEEP), replicas=[("1", "2", "0")])
@@ -225,14 +197,6 @@ def test_a_leader_whose_newest_file_is_gone_is_suspected_and_gets_it_back(tmp_pa
     assert verify.verify(handle).findings == []
 
 
-def test_what_a_disk_that_was_set_back_lacks_comes_back_although_newer_files_were_written_to_it(cluster):
-    for path in paths(cluster, "1"):
-        path.unlink()
-    cluster.append("t")
-    clean_up_node(cluster.log, "1")
-    is_sound(cluster)
-
-
 def test_a_leader_that_lost_rows_which_only_it_had_is_replaced_though_its_newest_file_is_there(tmp_path):
     cluster = LostCluster(tmp_path)
     handle = cluster.log.create_topic("t", 1, parse(KEEP), replicas=[("1", "2", "0")])
@@ -253,23 +217,6 @@ def test_a_leader_that_lost_rows_which_only_it_had_is_replaced_though_its_newest
     write(cluster.log, handle, 3, {0: [b"3"]}, ALL, "all")
     assert handle.refresh().partitions[0].isr == ("1", "2", "0")
     assert cluster.read("t") == [b"0", b"3"]
-
-
-def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_leader(tmp_path):
-    cluster = LostCluster(tmp_path)
-    handle = cluster.log.create_topic("t", 1, parse(KEEP), replicas=[("1", "2", "0")])
-    for batch, on in enumerate((ALL, ("1",), ("1",))):
-        write(cluster.log, handle, batch, {0: [b"%d" % batch]}, on, "1")
-    flip_bit(cluster.folder("1", "t") / "append" / handle.refresh().files[1].name, 100)
-    set_fenced(cluster.log, "1", fenced=True)
-    failure_detector_of(handle).look(handle)
-    set_fenced(cluster.log, "1", fenced=False)
-    for node in ALL:
-        cluster.catch_up("t", node)
-    write(cluster.log, handle, 3, {0: [b"3"]}, ALL, "all")
-    assert handle.refresh().partitions[0].isr == ("1", "2", "0")
-    assert cluster.read("t") == [b"0", b"3"]
-    assert verify.verify(handle).findings == []
 
 
 def assert_fenced(handle, node, why):

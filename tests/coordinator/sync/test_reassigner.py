@@ -6,13 +6,12 @@ from pyspark_log_coordinator.cluster.nodes import FenceNode, RemoveNode
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance.follower import Follower
 from pyspark_log_coordinator.sync import catch_up, reassigner
-from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
-from pyspark_log_coordinator.topic.machine import AddPartitions, AlterReplicas
+from pyspark_log_coordinator.sync.reassigner import ReassignmentProgress
+from pyspark_log_coordinator.topic.machine import AddPartitions
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NodeMissing, StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
-from tests.support.coordinator.topics import after, commit, file, incarnation, rolled, started
 
 HERE = (("0", "1"), ("1", "0"))
 THERE = (("3", "4"), ("4", "3"))
@@ -55,13 +54,6 @@ def test_a_reassignment_copies_what_is_missing_and_ends(topic):
     assert topic.content("3") == topic.content("4") == topic.content("0")
 
 
-def test_a_segment_that_a_new_replica_has_already_is_not_among_the_bytes_to_copy():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
-    state = rolled(state, 0, 2, on=("A", "B"), log_bytes=100)
-    state = after(state, AlterReplicas({0: ("A",)}, {"A": incarnation("A")}))
-    assert reassigner.bytes_to_copy(state, [PartitionMove(0, ("A",), ("B", "C"))]) == 100
-
-
 def test_another_process_goes_on_where_one_stopped(topic):
     reassigner.begin(topic.handle, THERE)
 
@@ -76,14 +68,6 @@ def test_another_process_goes_on_where_one_stopped(topic):
     assert reassigner.begin(handle, THERE) == ()
     assert reassigner.run(handle).objects == 3
     assert topic.where() == THERE
-
-
-def test_a_cancelled_reassignment_leaves_everything_where_it_was(topic):
-    reassigner.begin(topic.handle, THERE)
-    Follower(topic.log, "3").round()
-    reassigner.begin(topic.handle, reassigner.original_placement(topic.handle.refresh()))
-    assert (topic.where(), reassigner.reassigning_partitions(topic.handle.refresh())) == (HERE, ())
-    assert reassigner.run(topic.handle) == ReassignmentProgress(0, 0, (), ())
 
 
 def test_a_missing_node_is_reported_although_others_write_all_the_time(topic, monkeypatch):
@@ -108,39 +92,7 @@ def test_a_missing_node_is_reported_although_others_write_all_the_time(topic, mo
     assert reassigner.run(topic.handle).unfinished == ()
 
 
-def test_a_lagging_node_is_caught_up_before_it_leads_alone(topic):
-    topic.append({0: [b"late"]}, on=("0",), acks="1")
-    reassigner.begin(topic.handle, (("1",), ("1",)))
-    assert reassigner.reassigning_partitions(topic.handle.refresh()) == (0,)
-    assert reassigner.run(topic.handle).objects == 1
-    assert topic.where() == (("1",), ("1",))
-
-
 # What is refused
-
-
-@pytest.mark.parametrize(
-    ("wanted", "said"),
-    [
-        ((("3", "4"),), "has 2 partitions, but the assignment has 1"),
-        ((("3", "9"), ("3", "4")), "names node '9', which does not exist"),
-        ((("3", "3"), ("3", "4")), "names node '3' twice"),
-        ((("3", "4"), ("3",)), "has 1 replica, but partition 0 has 2"),
-        ((("3", "5"), ("3", "4")), "names node '5', which is fenced"),
-        ((("0",), ("1",)), r"a replication factor of 1 is less than min\.insync\.replicas=2"),
-    ],
-)
-def test_an_invalid_assignment_is_refused_and_nothing_begins(wanted, said):
-    topic = SixNodes(min_insync_replicas="2")
-    node_admin.set_fenced(topic.log, "5", fenced=True)
-    with pytest.raises(InvalidOption, match=said):
-        reassigner.begin(topic.handle, wanted)
-    assert topic.where() == HERE
-
-
-def test_a_topic_with_fewer_replicas_than_min_insync_asks_for_moves_to_as_many_others():
-    state = started(replicas=("A",), min_insync=2)
-    assert reassigner.moves(state, (("B",),)) == (PartitionMove(0, ("A",), ("B",)),)
 
 
 def fence_at_the_last_moment(topic, monkeypatch, *commands):
@@ -167,14 +119,6 @@ def test_a_node_removed_at_the_same_moment_is_noticed(topic, monkeypatch):
     assert reassigner.run(topic.handle).unfinished == ()
 
 
-def test_a_node_fenced_at_the_same_moment_is_fenced_in_the_topic(topic, monkeypatch):
-    fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"))
-    reassigner.begin(topic.handle, THERE)
-    assert topic.handle.refresh().fenced == ("3",)
-    done = reassigner.run(topic.handle)
-    assert (done.unfinished, done.failures[0][:21]) == ((0, 1), "node '3' is fenced; u")
-
-
 @pytest.mark.parametrize(
     "act", [lambda h: reassigner.begin(h, THERE), lambda h: reassigner.add_partitions(h, 3, (("3", "4"),))]
 )
@@ -188,31 +132,6 @@ def test_a_node_is_not_removed_by_what_a_topic_was_before_it_got_replicas_there(
 
 
 # Where replicas go
-
-
-def test_a_topic_is_spread_evenly_over_nodes(topic):
-    topic.handle.refresh()
-    assert sorted(map(sorted, reassigner.placement_on(topic.handle, ["3", "4"]))) == [["3", "4"], ["3", "4"]]
-    assert [len(each) for each in reassigner.placement_on(topic.handle, ["3", "4", "5"], 3)] == [3, 3]
-    node_admin.set_fenced(topic.log, "5", fenced=True)
-    with pytest.raises(InvalidOption, match="node '5' is fenced"):
-        reassigner.placement_on(topic.handle, ["3", "5"])
-
-
-def test_additional_replicas_are_placed_on_usable_nodes(topic):
-    for node in ("2", "3"):
-        topic.disk(node).broken = StoreUnavailable
-    node_admin.set_fenced(topic.log, "4", fenced=True)
-    topic.log.probe_nodes()
-    assert reassigner.placement_with_factor(topic.handle, 3) == (("0", "1", "5"), ("1", "0", "5"))
-
-
-def test_a_partition_may_stay_on_a_fenced_node_while_another_one_moves(topic):
-    node_admin.set_fenced(topic.log, "1", fenced=True)
-    assert [each.partition for each in reassigner.begin(topic.handle, (("0", "1"), ("3", "0")))] == [1]
-    node_admin.set_fenced(topic.log, "5", fenced=True)
-    with pytest.raises(InvalidOption, match="node '5', which is fenced"):
-        reassigner.begin(topic.handle, (("0", "1"), ("5", "0")))
 
 
 def test_with_fewer_replicas_those_that_have_every_row_stay():
@@ -229,21 +148,7 @@ def test_with_fewer_replicas_those_that_have_every_row_stay():
     assert (topic.partition().replicas, topic.partition().isr) == (("0", "2"), ("0", "2"))
 
 
-def test_a_drain_removes_a_node_from_every_topic(topic):
-    topic.log.create_topic("elsewhere", 1, replicas=[["2"]])
-    [(handle, wanted)] = reassigner.topics_to_drain(topic.log, "1")
-    assert handle.name == "t"
-    assert not any("1" in nodes for nodes in wanted)
-    assert [nodes[0] for nodes in wanted].count("0") == 1
-
-
 # More partitions
-
-
-def test_new_partitions_are_not_spread_over_fenced_nodes(topic):
-    node_admin.set_fenced(topic.log, "5", fenced=True)
-    _, added = reassigner.add_partitions(topic.handle, 14)
-    assert {node for nodes in added for node in nodes} == set("01234")
 
 
 @pytest.mark.parametrize(

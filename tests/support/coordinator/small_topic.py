@@ -4,8 +4,6 @@ Batch n of a producer is the same whoever writes it, and however often, so what 
 """
 
 import functools
-import itertools
-import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -194,11 +192,6 @@ class TopicClient:
         """Return the product's own audit."""
         return verify.verify(self.handle)
 
-    def rows_there(self, producer: str) -> Values:
-        """Return a producer's rows as they are in the log."""
-        prefix = f"{producer}/".encode()
-        return {p: [value for value in self.read(p)[1] if value.startswith(prefix)] for p in range(PARTITIONS)}
-
     def check(self, producer: str, acknowledged: int) -> int:
         """Hold the topic against the batches of its one producer; return how many of them are in the log.
 
@@ -267,19 +260,3 @@ class TopicClient:
         oldest = newest[0] if len(newest) == SNAPSHOTS_KEPT else 0
         needed = {snapshots[layout.newest_first(each)] for each in newest}
         return needed | {key for number, key in entries.items() if int(number) >= oldest}
-
-
-def seeded(begin_ms: int) -> Environment:
-    """Return an environment in which a process does the same whenever it is run, and waits without losing time."""
-    chance, clock, waited = random.Random(begin_ms), itertools.count(begin_ms), [0.0]
-
-    def wait(seconds: float) -> None:
-        waited[0] += seconds
-
-    return Environment(
-        now_ms=lambda: next(clock),
-        monotonic=lambda: waited[0],
-        sleep=wait,
-        uniform=lambda _, high: high,
-        nonce=lambda: f"{chance.getrandbits(128):032x}",
-    )
