@@ -98,6 +98,19 @@ def test_past_the_hard_cap_the_other_partitions_are_rolled_although_one_cannot_b
     assert [len(each.chunks) for each in log.log.topic("two").journal.state.partitions] == [10, 0]
 
 
+def test_past_the_hard_cap_a_full_disk_fails_the_write(log, monkeypatch):
+    fill(log, 10)
+    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
+    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
+
+    def full(*_, **__):
+        raise StoreRefused("the url", "x", "the disk is full")
+
+    monkeypatch.setattr(roll_task, "run_roll", full)
+    with pytest.raises(StoreRefused):
+        fill(log, 1)
+
+
 def test_rows_that_cannot_be_rolled_do_not_block_a_writer_for_ever(log, monkeypatch):
     fill(log, 10)
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)

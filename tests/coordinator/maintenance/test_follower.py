@@ -8,6 +8,8 @@ from pyspark_log_coordinator.sync.faults import scrub
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing
 from tests.support.coordinator.replicated_topic import ReplicatedTopic, write
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.troubled_store import ALWAYS, TroubledStore
 from tests.support.memory_store import MemoryStore
 
 
@@ -39,6 +41,23 @@ def test_a_file_that_cannot_be_copied_is_reported_with_its_topic_and_the_others_
     (failure,) = done.failures
     assert failure.startswith("topic 't': ")
     assert lost in failure
+
+
+def test_an_entry_of_which_no_answer_came_is_a_failure_and_the_next_round_goes_on():
+    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(MemoryStore(url))))
+    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
+    topic.append()
+    write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
+    root = topic.stores.at["/cluster"]
+    root.lose_answers(f"{topic.handle.journal.folder}entries", times=ALWAYS)
+    follower = Follower(topic.log, "1")
+    (failure,) = follower.round().failures
+    assert failure.startswith("topic 't': ")
+    assert "may or may not have been written" in failure
+    assert other.refresh().partitions[0].log_end_offsets["1"] == 1
+    root.forget_troubles()
+    assert follower.round().failures == ()
+    assert topic.partition().log_end_offsets["1"] == 1
 
 
 def test_a_topic_with_a_damaged_journal_does_not_keep_the_others_from_being_copied_and_scrubbed(topic):

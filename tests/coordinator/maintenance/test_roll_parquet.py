@@ -13,10 +13,13 @@ from pyspark_log_coordinator.segments.tiers import MERGE_COUNT
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.errors import CorruptObject, OutcomeUnknown
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment
-from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic, write
+from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.coordinator.troubled_store import ALWAYS, TroubledStore
+from tests.support.memory_store import MemoryStore
 
 NOW = AT_ONCE | {"segment_format": "parquet"}
 
@@ -132,3 +135,16 @@ def test_a_node_rolls_what_it_leads_beside_a_topic_with_a_damaged_journal_and_on
     topic_roll.roll_led_by(topic.log, "0", pytest.fail, lambda name, _: damaged.append(name))
     assert damaged == ["a"]
     assert [each.is_parquet for each in topic.handle.refresh().partitions[0].segments] == [True]
+
+
+def test_a_node_rolls_what_it_leads_beside_a_topic_whose_journal_does_not_answer():
+    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(MemoryStore(url))), **NOW | {"parquet_max_lag_ms": "0"})
+    other = topic.log.create_topic("u", 1, topic.handle.config, replicas=[ALL])
+    topic.append(on=ALL, acks="all")
+    write(topic.log, other, 0, {0: [b"u"]}, on=ALL, acks="all")
+    topic.stores.at["/cluster"].lose_answers(f"{topic.handle.journal.folder}entries", times=ALWAYS)
+    failures = []
+    topic_roll.roll_led_by(topic.log, "0", pytest.fail, lambda *failure: failures.append(failure))
+    ((name, error),) = failures
+    assert (name, type(error)) == ("t", OutcomeUnknown)
+    assert [each.is_parquet for each in other.refresh().partitions[0].segments] == [True]
