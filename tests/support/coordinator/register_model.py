@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from unittest import mock
 
 import msgspec
@@ -142,11 +142,18 @@ class Model:
             return self._search()
 
     def _search(self) -> Result:
+        known: dict[Any, Any] = {}
+
+        def one(part: Any) -> Any:
+            """Return the one that stands for all that are equal, so that millions of states fit into memory."""
+            return known.setdefault(part, part)
+
         came_from: dict[State, State | None] = {self.first: None}
         waiting, decided, ended = deque([self.first]), 0, 0
         while waiting:
             state = waiting.popleft()
-            for _, after in self._events(state):
+            for _, reached in self._events(state):
+                after = State(tuple(map(one, reached.processes)), tuple(map(one, reached.stores)))
                 if after in came_from:
                     continue
                 came_from[after] = state
