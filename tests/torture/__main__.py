@@ -13,7 +13,6 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,9 +25,9 @@ from tests.history.recorder import LineFile, Recorder
 from tests.support.coordinator.small_topic import AT_ONCE, PARTITIONS, TopicClient
 from tests.torture import workers
 from tests.torture.attacks import DISK_BYTES, Attacks
-from tests.torture.fork_server import ForkServer, Processes, Worker
 from tests.torture.mounted_disk import Disk
 from tests.torture.nodes import NODES, Nodes
+from tests.torture.processes import Call, Processes
 from tests.torture.workers import COLUMNS, EXPIRING, GROUP, KEYED, TOPICS, TYPED
 
 MEMORY = Path("/dev/shm")
@@ -59,7 +58,6 @@ CHECK_S = 10.0
 WRITERS = ("producer", "query")
 QUICK = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
 SHOWN = 20
-Begin = Callable[[ForkServer], Worker]
 
 
 def main() -> int:
@@ -72,24 +70,20 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the disks are unmounted
     folder = Path(tempfile.mkdtemp(prefix="torture-", dir=MEMORY if MEMORY.is_dir() else None))
-    server = ForkServer(folder)
     violations: list[Violation] = []
-    try:
-        for journals in (1, len(NODES)):
-            began = time.monotonic()
-            log = folder / f"journals-on-{journals}"
-            log.mkdir()
-            dice = random.Random(f"{options.seed}/{journals}")
-            found, counts = torture(log, server, dice, journals, options.minutes * 30)
-            print(f"seed {options.seed}, journals on {journals}: {_said(counts)}; {len(found)} violations", flush=True)
-            for each in found[:SHOWN]:
-                print(f"    {each.rule}: {each.text}")
-            violations += found
-            if found:
-                print(f"found after {time.monotonic() - began:.0f} s", flush=True)
-                break
-    finally:
-        server.end()
+    for journals in (1, len(NODES)):
+        began = time.monotonic()
+        log = folder / f"journals-on-{journals}"
+        log.mkdir()
+        dice = random.Random(f"{options.seed}/{journals}")
+        found, counts = torture(log, dice, journals, options.minutes * 30)
+        print(f"seed {options.seed}, journals on {journals}: {_said(counts)}; {len(found)} violations", flush=True)
+        for each in found[:SHOWN]:
+            print(f"    {each.rule}: {each.text}")
+        violations += found
+        if found:
+            print(f"found after {time.monotonic() - began:.0f} s", flush=True)
+            break
     if violations:
         print(f"the histories and the disks are in {folder}")
         return 1
@@ -97,9 +91,7 @@ def main() -> int:
     return 0
 
 
-def torture(
-    folder: Path, server: ForkServer, dice: random.Random, journals: int, seconds: float
-) -> tuple[list[Violation], Counter[str]]:
+def torture(folder: Path, dice: random.Random, journals: int, seconds: float) -> tuple[list[Violation], Counter[str]]:
     """Torture one log; return what it did that it must not, and how much happened."""
     disks = {node: Disk(folder / "nodes" / node) for node in NODES}
     for disk in disks.values():
@@ -111,7 +103,7 @@ def torture(
         nodes = Nodes(folder, journals, CONFIG)
         attacks = Attacks(nodes, disks if len(mounted) == len(NODES) else {}, dice, journals)
         try:
-            _torture(folder, server, attacks, dice, seconds, counts)
+            _torture(folder, attacks, dice, seconds, counts)
         except AssertionError as error:
             found.append(Violation("ended", str(error)))
         events = read_history((folder / "histories").iterdir())
@@ -125,9 +117,7 @@ def torture(
     return found, counts
 
 
-def _torture(
-    folder: Path, server: ForkServer, attacks: Attacks, dice: random.Random, seconds: float, counts: Counter[str]
-) -> None:
+def _torture(folder: Path, attacks: Attacks, dice: random.Random, seconds: float, counts: Counter[str]) -> None:
     root, histories = attacks.nodes.root, str(folder / "histories")
     log = TopicClient(root).log
     for topic, config in ((KEYED, COMPACTED), (EXPIRING, EXPIRES)):
@@ -139,20 +129,17 @@ def _torture(
     log.group(GROUP, create=True).submit(AlterGroupConfig(QUICK))
     stop, end = LineFile(str(folder / "stop")), LineFile(str(folder / "end"))
     writers, others = _clients(root, histories, str(folder))
-    processes = Processes(server, writers | others)
+    processes = Processes(folder, writers | others)
     attacks.processes = processes
     try:
         _attack(processes, attacks, dice, seconds, counts, histories)
         stop.append("stop")
-        for name in writers:
-            processes.workers[name].result()
+        processes.wait(writers)
         attacks.make_whole()
         end.append("end")
-        for name in others:
-            processes.workers[name].result()
+        processes.wait(others)
     finally:
-        for worker in processes.workers.values():
-            worker.kill()
+        processes.end()
     attacks.make_whole()
     for topic in TOPICS:
         workers.scan_once(root, history, topic, {})
@@ -193,23 +180,16 @@ def _is_wrong(histories: str) -> bool:
     return bool(check(each for each in read_history(Path(histories).iterdir()) if each.ended <= now))
 
 
-def _clients(root: str, histories: str, folder: str) -> tuple[dict[str, Begin], dict[str, Begin]]:
-    """Return how the writers begin, which end at the stop, and the others, which go on to the end."""
+def _clients(root: str, histories: str, folder: str) -> tuple[dict[str, Call], dict[str, Call]]:
+    """Return what the writers do, which end at the stop, and the others, which go on to the end."""
     stop, end, progress = f"{folder}/stop", f"{folder}/end", f"{folder}/progress"
-    writers: dict[str, Begin] = {
-        f"producer {n}": lambda server: server.fork(workers.produce, root, histories, stop) for n in range(2)
-    }
-    writers["query"] = lambda server: server.fork(workers.query, root, "query", progress, histories, stop)
-    others: dict[str, Begin] = {
-        f"member {n}": lambda server: server.fork(workers.consume, root, histories, end) for n in range(3)
-    }
-    others |= {
-        f"reader of {topic}": lambda server, topic=topic: server.fork(workers.follow, root, histories, topic, end)
-        for topic in TOPICS
-    }
-    for name, work in (("scanner", workers.look), ("maintainer", workers.maintain)):
-        others[name] = lambda server, work=work: server.fork(work, root, histories, end)
-    others["keeper"] = lambda server: server.fork(workers.keep, root, end)
+    writers: dict[str, Call] = {f"producer {n}": (workers.produce, root, histories, stop) for n in range(2)}
+    writers["query"] = workers.query, root, "query", progress, histories, stop
+    others: dict[str, Call] = {f"member {n}": (workers.consume, root, histories, end) for n in range(3)}
+    others |= {f"reader of {topic}": (workers.follow, root, histories, topic, end) for topic in TOPICS}
+    others["scanner"] = workers.look, root, histories, end
+    others["maintainer"] = workers.maintain, root, histories, end
+    others["keeper"] = workers.keep, root, end
     return writers, others
 
 
@@ -218,16 +198,16 @@ def _attack_processes(
 ) -> None:
     """Kill processes, and stop some for a time. Fails where one has ended by itself."""
     while not is_over.wait(dice.uniform(0, PAUSE_S)):
-        name, what = dice.choice(list(processes.workers)), dice.choice(["killed", "stopped", "staged"])
+        name, what = dice.choice(list(processes)), dice.choice(["killed", "stopped", "staged"])
         counts[what] += 1
         if what == "killed":
             processes.kill(name)
         elif what == "staged":
             _kill_staged(processes, attacks, dice.choice(NODES))
         else:
-            processes.workers[name].signal(signal.SIGSTOP)
+            processes.signal(name, signal.SIGSTOP)
             is_over.wait(dice.uniform(0, SUSPENDED_S))
-            processes.workers[name].signal(signal.SIGCONT)
+            processes.signal(name, signal.SIGCONT)
         processes.check()
 
 
@@ -238,7 +218,7 @@ def _kill_staged(processes: Processes, attacks: Attacks, node: str) -> None:
     while attacks.append_files(node) <= before:
         if time.monotonic() > deadline:
             return
-    for name in processes.workers:
+    for name in processes:
         if name.startswith(WRITERS):
             processes.kill(name)
 

@@ -25,9 +25,9 @@ from tests.history.recorder import Recorder
 from tests.support.command_line import CommandLine
 from tests.support.coordinator.small_topic import PARTITIONS, TOPIC, TopicClient
 from tests.torture import workers
-from tests.torture.fork_server import Processes
 from tests.torture.mounted_disk import Disk
 from tests.torture.nodes import NODES, Nodes
+from tests.torture.processes import Processes
 
 DISK_BYTES = 256 << 20
 SECTOR_BYTES = 512
@@ -217,12 +217,11 @@ class Attacks:
     @contextlib.contextmanager
     def _keeper_stopped(self) -> Iterator[None]:
         assert self.processes is not None
-        keeper = self.processes.workers["keeper"]
-        keeper.signal(signal.SIGSTOP)
+        self.processes.signal("keeper", signal.SIGSTOP)
         try:
             yield
         finally:
-            keeper.signal(signal.SIGCONT)
+            self.processes.signal("keeper", signal.SIGCONT)
 
     @contextlib.contextmanager
     def lost_files(self) -> Iterator[None]:

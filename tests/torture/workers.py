@@ -29,7 +29,7 @@ from pyspark_log_storage.errors import LogError, LogMoved, NotEnoughReplicasAfte
 from tests.history.events import Assign, Commit, Committed, Delete, Poll, Read, Result, Row, Send
 from tests.history.recorder import LineFile, Recorder
 from tests.support.coordinator.keyed_topic import KeyedClient
-from tests.support.coordinator.small_topic import PARTITIONS, TOPIC, TopicClient, make_constants_small, rows_of
+from tests.support.coordinator.small_topic import PARTITIONS, TOPIC, TopicClient, rows_of
 from tests.torture.nodes import NODES
 
 P = ParamSpec("P")
@@ -57,11 +57,11 @@ def result_of(error: BaseException | None) -> Result:
     return "unknown" if isinstance(error, (OutcomeUnknown, NotEnoughReplicasAfterAppend)) else "refused"
 
 
-def starts_again(work: Callable[P, int]) -> Callable[P, int]:
+def starts_again(work: Callable[P, None]) -> Callable[P, None]:
     """Let a worker begin anew when the journals have moved, as a query or a program with a client does."""
 
     @functools.wraps(work)
-    def work_again(*args: P.args, **named: P.kwargs) -> int:
+    def work_again(*args: P.args, **named: P.kwargs) -> None:
         while True:
             try:
                 return work(*args, **named)
@@ -167,9 +167,9 @@ class _Listener(ConsumerRebalanceListener):
 
 
 @starts_again
-def consume(root: str, histories: str, end: str) -> int:
-    """Be a member of a group that shares the topics, and commit; return how many calls failed."""
-    history, dice, failed = Recorder(histories, "member"), random.Random(), 0
+def consume(root: str, histories: str, end: str) -> None:
+    """Be a member of a group that shares the topics, and commit."""
+    history, dice = Recorder(histories, "member"), random.Random()
     options = {
         "group.id": GROUP,
         "auto.offset.reset": "earliest",
@@ -190,11 +190,9 @@ def consume(root: str, histories: str, end: str) -> int:
             except LogMoved:
                 raise
             except LogError:
-                failed += 1
                 time.sleep(PAUSE_S)
         with contextlib.suppress(LogError):
             consumer.close()
-    return failed
 
 
 def _poll(consumer: Consumer, history: Recorder, *, as_batches: bool) -> list[tuple[str, Row]]:
@@ -243,9 +241,9 @@ def _commit(history: Recorder, consumer: Consumer, rows: list[tuple[str, Row]]) 
 
 
 @starts_again
-def follow(root: str, histories: str, topic: str, end: str) -> int:
-    """Read a topic without a group from its first row to its end; return how many polls failed."""
-    history, failed = Recorder(histories, f"reader of {topic}"), 0
+def follow(root: str, histories: str, topic: str, end: str) -> None:
+    """Read a topic without a group from its first row to its end."""
+    history = Recorder(histories, f"reader of {topic}")
     with Consumer(root, auto_offset_reset="earliest") as consumer:
         places = [TopicPartition(topic, p) for p in range(PARTITIONS)]
         consumer.assign(places, dict.fromkeys(places, 0))
@@ -258,30 +256,25 @@ def follow(root: str, histories: str, topic: str, end: str) -> int:
                 if is_last and not rows:
                     reached = {p: consumer.position(places[p]) for p in range(PARTITIONS)}
                     history.add(Read(history.who, began, began, topic, [], reached))
-                    return failed
+                    return
             except LogMoved:
                 raise
             except LogError:
-                failed += 1
                 time.sleep(PAUSE_S)
 
 
-def look(root: str, histories: str, end: str) -> int:
-    """Scan the topics again and again, whole or their newest rows; return how many scans failed."""
-    history, dice, failed = Recorder(histories, "scanner"), random.Random(), 0
+def look(root: str, histories: str, end: str) -> None:
+    """Scan the topics again and again, whole or their newest rows."""
+    history, dice = Recorder(histories, "scanner"), random.Random()
     reached: dict[str, dict[int, int]] = {topic: {} for topic in TOPICS}
     while not LineFile(end).lines():
         topic = dice.choice(TOPICS)
         start = {p: max(0, offset - NEWEST) for p, offset in reached[topic].items()} if dice.random() < 0.9 else {}
         is_latest = topic == KEYED and dice.random() < 0.3
-        try:
+        with contextlib.suppress(LogError):
             rows = scan_once(root, history, topic, {} if is_latest else start, latest=is_latest)
-        except LogError:
-            failed += 1
-        else:
             reached[topic] |= {p: offset for p, offset, _, _ in rows}
         time.sleep(PAUSE_S * 5)
-    return failed
 
 
 def scan_once(root: str, history: Recorder, topic: str, start: dict[int, int], *, latest: bool = False) -> list[Row]:
@@ -299,22 +292,19 @@ def scan_once(root: str, history: Recorder, topic: str, start: dict[int, int], *
     return rows
 
 
-def maintain(root: str, histories: str, end: str) -> int:
-    """Roll, compact, expire and clean up, and delete old rows; return how many rounds failed."""
-    history, failed = Recorder(histories, "maintainer"), 0
+def maintain(root: str, histories: str, end: str) -> None:
+    """Roll, compact, expire and clean up, and delete old rows."""
+    history = Recorder(histories, "maintainer")
     clients = {topic: TopicClient(root, topic=topic) for topic in TOPICS}
     while not LineFile(end).lines():
         for topic, client in clients.items():
-            try:
+            with contextlib.suppress(LogError):
                 client.log.open(create=False)
                 client.maintain()
                 client.clean_up_topic()
                 if topic == TOPIC:
                     _delete(history, client)
-            except LogError:
-                failed += 1
         time.sleep(PAUSE_S * 10)
-    return failed
 
 
 def _delete(history: Recorder, client: TopicClient) -> None:
@@ -364,7 +354,6 @@ def _end_batch(history: Recorder, sent: Send, offsets: dict[int, tuple[int, int]
 
 def keep(root: str, end: str) -> None:
     """Do what `pyspark-log node run` does, for every node."""
-    make_constants_small()
     client = KeyedClient(root)
     controller = Controller(client.log, ControllerSettings(SESSION_TIMEOUT_MS))
     followers = [Follower(client.log, node) for node in NODES]
