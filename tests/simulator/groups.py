@@ -225,7 +225,7 @@ def accept_short_sessions(group: GroupHandle) -> None:
 
 
 def rewinder(process: Process) -> None:
-    """Rewind some partitions of the group whose members share the topic now and then, if it has none."""
+    """Rewind some partitions of the group that shares the topic, now and then; that is refused if it has members."""
     world, chance = process.world, process.chance
     while world.busy:
         process.wait(0.3)
