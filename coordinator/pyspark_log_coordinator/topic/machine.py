@@ -56,42 +56,19 @@ from pyspark_log_coordinator.replication import (
     row_loss,
     suspicion,
 )
-from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
-from pyspark_log_coordinator.replication.file_holders import FilesHeld, HoldFiles
-from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk, ShrinkIsr
-from pyspark_log_coordinator.replication.node_changes import (
-    AlterReplicaNode,
-    ReplicasFenced,
-    ReplicasRenewed,
-    ReplicasUnfenced,
-)
-from pyspark_log_coordinator.replication.reassignment import (
-    AddPartitions,
-    AlterReplicas,
-    PartitionsAdded,
-    ReplicasAltered,
-)
-from pyspark_log_coordinator.replication.row_loss import RowsLost
-from pyspark_log_coordinator.replication.suspicion import (
-    CancelSuspicion,
-    NodeSuspected,
-    Suspect,
-    Suspicion,
-    SuspicionCancelled,
-)
+from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
+from pyspark_log_coordinator.replication.file_holders import HoldFiles
+from pyspark_log_coordinator.replication.isr_shrink import ShrinkIsr
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
+from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas
+from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
 from pyspark_log_coordinator.segments import orphans, retention, swap
-from pyspark_log_coordinator.segments.orphans import (
-    ConfirmDeletions,
-    DeletionsConfirmed,
-    FloorMarked,
-    OrphanFloorRaised,
-    RaiseOrphanFloor,
-)
-from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SwapSegments
+from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
+from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
+from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic import columns, integrity, sequencing
-from pyspark_log_coordinator.topic.columns import EvolveSchema, SchemaEvolved
-from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
+from pyspark_log_coordinator.topic.columns import EvolveSchema
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import UnknownTopic
 from pyspark_log_storage.stored_fields import Int64
 
@@ -303,27 +280,27 @@ _DECIDE: dict[type, Callable[[Topic, Any, int], Sequence[Any]]] = {
 _EVOLVE: dict[type, Callable[[Topic, Any], Topic]] = {
     TopicStarted: _start,
     JournalBegun: _begin_anew,
-    BatchSequenced: sequencing.evolve,
-    SegmentsSwapped: swap.evolve,
-    LogStartMoved: retention.evolve,
-    OrphanFloorRaised: orphans.evolve,
-    FloorMarked: orphans.evolve,
-    DeletionsConfirmed: orphans.evolve,
+    sequencing.BatchSequenced: sequencing.evolve,
+    swap.SegmentsSwapped: swap.evolve,
+    retention.LogStartMoved: retention.evolve,
+    orphans.OrphanFloorRaised: orphans.evolve,
+    orphans.FloorMarked: orphans.evolve,
+    orphans.DeletionsConfirmed: orphans.evolve,
     ConfigAltered: lambda state, event: msgspec.structs.replace(state, config=event.config),
-    SchemaEvolved: columns.evolve,
+    columns.SchemaEvolved: columns.evolve,
     TopicDeleted: _end,
     JournalEnded: lambda state, event: msgspec.structs.replace(state, generation=event.generation),
-    FilesHeld: file_holders.evolve,
-    IsrShrunk: isr_shrink.evolve,
-    NodeSuspected: suspicion.evolve,
-    SuspicionCancelled: suspicion.evolve,
-    RowsLost: row_loss.evolve,
-    LeaderElected: election.evolve,
-    ReplicasRenewed: node_changes.evolve,
-    ReplicasFenced: node_changes.evolve,
-    ReplicasUnfenced: node_changes.evolve,
-    ReplicasAltered: reassignment.evolve,
-    PartitionsAdded: reassignment.evolve_addition,
+    file_holders.FilesHeld: file_holders.evolve,
+    isr_shrink.IsrShrunk: isr_shrink.evolve,
+    suspicion.NodeSuspected: suspicion.evolve,
+    suspicion.SuspicionCancelled: suspicion.evolve,
+    row_loss.RowsLost: row_loss.evolve,
+    election.LeaderElected: election.evolve,
+    node_changes.ReplicasRenewed: node_changes.evolve,
+    node_changes.ReplicasFenced: node_changes.evolve,
+    node_changes.ReplicasUnfenced: node_changes.evolve,
+    reassignment.ReplicasAltered: reassignment.evolve,
+    reassignment.PartitionsAdded: reassignment.evolve_addition,
 }
 """What each event does. No other events are read."""
 Event: Any = Union[tuple(_EVOLVE)]  # noqa: UP007 -- of so many types as the table has
