@@ -27,7 +27,6 @@ import msgspec
 from pyspark_log_coordinator.group import joining, offsets, rebalance
 from pyspark_log_coordinator.group.config import GroupConfig
 from pyspark_log_coordinator.group.joining import ExpireMember, JoinGroup, LeaveGroup
-from pyspark_log_coordinator.group.offsets import OffsetsCommitted, OffsetsDeleted, OffsetsReset
 from pyspark_log_coordinator.group.rebalance import EndWait, SyncGroup
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.journal.state_machine import (
@@ -161,7 +160,7 @@ def _delete(state: Group, now: int) -> list[GroupDeleted]:
 def evolve(state: Group, event: Event) -> Group:
     """Return the state after `event`."""
     match event:
-        case OffsetsCommitted() | OffsetsDeleted() | OffsetsReset():
+        case offsets.OffsetsCommitted() | offsets.OffsetsDeleted() | offsets.OffsetsReset():
             return offsets.evolve(state, event)
         case joining.MemberJoined() | joining.StaticMemberReplaced():
             return joining.evolve(state, event)

@@ -36,11 +36,6 @@ def expire_last(handle: GroupHandle, environment: Environment, say: Say) -> None
     Returns as soon as one does, when no member is left, and if no store has answered for the longest time-out. Raises
     `LogError`.
     """
-    with contextlib.suppress(UnknownGroup):
-        _expire_last(handle, environment, say)
-
-
-def _expire_last(handle: GroupHandle, environment: Environment, say: Say) -> None:
     first = handle.refresh().members
     if not first:
         return
@@ -64,7 +59,8 @@ def _expire_last(handle: GroupHandle, environment: Environment, say: Say) -> Non
             ):
                 return
             for command in liveness.hear(handle.state, heard, environment.monotonic()):
-                handle.submit(command)
+                with contextlib.suppress(UnknownGroup):  # it was deleted meanwhile, so it has no member left
+                    handle.submit(command)
         if not is_said and environment.monotonic() - begun >= QUIET_SECONDS:
             is_said = True
             say(len(first), max(sessions))
