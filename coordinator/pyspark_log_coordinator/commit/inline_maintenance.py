@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator.maintenance import descriptions, isr_copies, roll_task
 from pyspark_log_coordinator.maintenance.descriptions import DESCRIBE_SECONDS
 from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.swap import MaintainSegments, SwapSegments
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.maintenance.roll_input import RollTask
     from pyspark_log_coordinator.model.partition import NodeId
-    from pyspark_log_coordinator.segments.swap import SwapSegments
     from pyspark_log_storage.stores.store import Store
 
 CLEAN_UP_EVERY_ENTRIES = 64
@@ -72,8 +72,6 @@ def roll_one_inline(handle: TopicHandle) -> tuple[SwapSegments, ...]:
 
 def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:
     """Swap in what was rolled for a next batch that does not come."""
-    from pyspark_log_coordinator.topic.machine import MaintainSegments
-
     try:
         handle.submit(MaintainSegments(isr_copies.with_copies(handle, swaps)))
     except LogError as error:
@@ -88,8 +86,6 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
     member that fails: the batch takes it out of the ISR. Raises the errors of writing, and the retriable errors of
     reading.
     """
-    from pyspark_log_coordinator.topic.machine import MaintainSegments
-
     while roll_plan.must_roll(state := handle.journal.state):
         swaps = []
         # What is due in partitions below the cap fails no write, and may never succeed.

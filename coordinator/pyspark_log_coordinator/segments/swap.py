@@ -47,6 +47,12 @@ class SwapSegments(msgspec.Struct, frozen=True):
     """Of a compaction: the names of all segments that it has read, also of those that stay as they are."""
 
 
+class MaintainSegments(msgspec.Struct, frozen=True):
+    """Swap in segments without a batch."""
+
+    swaps: tuple[SwapSegments, ...]
+
+
 class SegmentsSwapped(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The segment has replaced the chunks and segments of its range."""
 

@@ -65,7 +65,7 @@ from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspe
 from pyspark_log_coordinator.segments import orphans, retention, swap
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
-from pyspark_log_coordinator.segments.swap import SwapSegments
+from pyspark_log_coordinator.segments.swap import MaintainSegments
 from pyspark_log_coordinator.topic import columns, integrity, sequencing
 from pyspark_log_coordinator.topic.columns import EvolveSchema
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
@@ -103,12 +103,6 @@ class TopicDeleted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
     """The topic was deleted; its files may be deleted after `file.delete.delay.ms`."""
 
     at_ms: Int64
-
-
-class MaintainSegments(msgspec.Struct, frozen=True):
-    """Swap in segments without a batch."""
-
-    swaps: tuple[SwapSegments, ...]
 
 
 class AlterConfig(msgspec.Struct, frozen=True):
