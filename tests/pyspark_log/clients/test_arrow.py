@@ -115,15 +115,6 @@ def test_a_batch_that_cannot_be_written_is_refused_and_fails_no_other(producer, 
     assert good.result(60).offset == 0
 
 
-@pytest.mark.slow
-def test_a_table_whose_headers_do_not_fit_into_one_batch_is_refused(producer):
-    entries = 2**31 - 2  # of type null, which takes no memory
-    headers = pa.ListArray.from_arrays(pa.array([0, entries], pa.int32()), pa.nulls(entries))
-    table = pa.table({"value": pa.array([b"", b""]), "headers": pa.chunked_array([headers, headers])})
-    with pytest.raises(InvalidRecord, match=r"the rows do not fit into one batch.* send smaller batches"):
-        producer.send_batch("one", table)
-
-
 def test_a_read_returns_no_more_than_fetch_max_bytes(log, producer):
     for _ in range(10):
         producer.send_batch("one", pa.record_batch({"value": pa.array([b"x" * 100] * 100)})).result(60)

@@ -10,15 +10,11 @@ import pytest
 
 from pyspark_log import Consumer, ConsumerRecord, OffsetAndTimestamp, Producer, TopicPartition
 from pyspark_log.clients import reading
-from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
-from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
+from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import (
     CorruptObject,
     DataLoss,
     InvalidInput,
-    NoCluster,
-    StoreUnavailable,
     UnknownTopic,
 )
 from tests.support.plain_log import NOON_MS, PlainLog, flip_bit
@@ -52,14 +48,6 @@ def numbered(count, first=0):
     return [b"%d" % number for number in range(first, first + count)]
 
 
-def roll(log, topic="t", partition=0):
-    """Put all chunks of a partition into a segment."""
-    handle = log.log.topic(topic)
-    one = handle.journal.state.partitions[partition]
-    job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), tuple(one.chunks), one.epoch_starts)
-    handle.submit(MaintainSegments((run_roll(log.log.store_at, roll_task_of(handle, job), log.log.environment),)))
-
-
 def delete_before(log, offset, partition=0):
     log.log.topic("t").submit(DeleteRecords(partition, offset))
 
@@ -76,18 +64,6 @@ def interrupt_second_fetch(monkeypatch):
     monkeypatch.setattr(reading, "read_rows", interrupted)
 
 
-def fail_fetches(monkeypatch, *errors):
-    """Let the first reads of partition 1 fail in the middle, as when a disk does not answer."""
-    read_rows, left = reading.read_rows, list(errors)
-
-    def failing(split, *more, **options):
-        if split.partition == 1 and left:
-            raise left.pop(0)
-        yield from read_rows(split, *more, **options)
-
-    monkeypatch.setattr(reading, "read_rows", failing)
-
-
 class TestPoll:
     def test_returns_rows_with_all_that_they_have(self, log, consumer):
         with Producer(log.path) as producer:
@@ -98,23 +74,6 @@ class TestPoll:
             ConsumerRecord("t", 0, 0, NOON_MS, b"k", b"v", (("h", b"w"),)),
             ConsumerRecord("t", 0, 1, NOON_MS + 1, None, None, ()),
         ]
-
-    def test_leaves_no_row_out_if_a_node_does_not_answer(self, log, consumer, monkeypatch):
-        log.append("t", {0: numbered(3), 1: numbered(3, 3)})
-        fail_fetches(monkeypatch, StoreUnavailable("/disk", "a file", "it is away"))
-        consumer.assign([T0, T1], "earliest")
-        assert values(consumer.poll()) == numbered(3)
-        assert values(consumer.poll(GUARD_MS)) == numbered(3, 3)
-
-    def test_returns_rows_of_segments_and_of_append_files_in_order(self, log, consumer):
-        for first in range(0, 40, 10):
-            log.append("t", {0: numbered(10, first)})
-            if first == 10:
-                roll(log)
-        consumer.assign([T0], "earliest")
-        found = consumer.poll()
-        assert values(found) == numbered(40)
-        assert offsets(found) == list(range(40))
 
     def test_returns_no_more_rows_than_asked_for(self, log):
         log.append("t", {0: numbered(100)})
@@ -180,15 +139,6 @@ class TestPoll:
 
 
 class TestAnIteration:
-    def test_ends_at_once_when_the_consumer_is_closed(self, log, consumer):
-        log.append("t", {0: numbered(5)})
-        consumer.assign([T0], "earliest")
-        found = []
-        for record in consumer:
-            found.append(record.value)
-            consumer.close()
-        assert found == numbered(1)
-
     def test_returns_row_after_row_and_knows_its_position(self, log, consumer):
         log.append("t", {0: numbered(10)})
         consumer.assign([T0], "earliest")
@@ -200,15 +150,6 @@ class TestAnIteration:
                 break
         assert values(consumer.poll()) == numbered(6, 4)
         assert found == numbered(4)
-
-    def test_can_be_left_and_sought(self, log, consumer):
-        log.append("t", {0: numbered(10), 1: numbered(10)})
-        consumer.assign([T0, T1], "earliest")
-        assert next(consumer).value == b"0"
-        consumer.seek(T0, 8)
-        rest = consumer.poll()
-        assert [row.offset for row in rest if row.partition == 0] == [8, 9]
-        assert [row.offset for row in rest if row.partition == 1] == list(range(10))
 
 
 class TestPositions:
@@ -386,31 +327,12 @@ class TestWhatThereIs:
         assert consumer.beginning_offsets([T0, T1]) == {T0: 2, T1: 0}
         assert consumer.end_offsets([T0, T1]) == {T0: 5, T1: 0}
 
-    @pytest.mark.parametrize("rolled", [False, True])
-    def test_of_offsets_for_times(self, log, consumer, rolled):
+    def test_of_offsets_for_times(self, log, consumer):
         log.append("t", {0: numbered(4)}, times_ms=[100, 200, 300, 400])
-        if rolled:
-            roll(log)
         found = consumer.offsets_for_times({T0: 150, T1: 150})
         assert found == {T0: OffsetAndTimestamp(1, 200), T1: None}
         assert consumer.offsets_for_times({T0: 401}) == {T0: None}
         assert consumer.offsets_for_times({("t", 0): 150}) == {T0: OffsetAndTimestamp(1, 200)}
-
-    def test_is_nothing_without_a_cluster(self, tmp_path):
-        with Consumer(tmp_path / "nowhere") as consumer, pytest.raises(NoCluster):
-            consumer.topics()
-
-
-def test_a_future_can_be_awaited_and_raises_the_error(log):
-    async def send(producer):
-        futures = [asyncio.wrap_future(producer.send("t", b"%d" % number, partition=0)) for number in range(100)]
-        assert [each.offset for each in await asyncio.gather(*futures)] == list(range(100))
-        log.delete("t")
-        with pytest.raises(UnknownTopic):
-            await asyncio.wrap_future(producer.send("t", b""))
-
-    with Producer(log.path) as producer:
-        asyncio.run(asyncio.wait_for(send(producer), GUARD_MS / 1000))
 
 
 def test_a_cancelled_wait_does_not_take_the_row_back(log):

@@ -2,19 +2,11 @@
 
 import pytest
 
-from pyspark_log import Consumer
 from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
 
 PATIENCE = 200
 """More answers than a journal waits for in its two minutes."""
 LONG = 600_000
-
-
-def test_an_entry_whose_answer_is_lost_counts_once(cluster):
-    with cluster.producer() as (producer, store):
-        store.lose_answers(cluster.entries)
-        assert producer.send("t", b"second").result(60).offset == 1
-    assert cluster.values() == [b"first", b"second"]
 
 
 @pytest.mark.parametrize("first_attempt", ["lose_answers", "be_silent"])
@@ -35,14 +27,6 @@ def test_without_idempotence_an_unknown_outcome_is_an_error_and_nothing_is_repea
         store.forget_troubles()
         assert producer.send("t", b"third").result(60).offset == 2
     assert cluster.values() == [b"first", b"second", b"third"]
-
-
-def test_when_the_time_is_over_the_outcome_stays_unknown(cluster):
-    with cluster.producer(delivery_timeout_ms=1000) as (producer, store):
-        store.lose_answers(cluster.entries, times=10**6)
-        future = producer.send("t", b"second")
-        with pytest.raises(OutcomeUnknown):
-            future.result(60)
 
 
 def test_a_row_after_one_whose_outcome_stayed_unknown_is_no_repetition_of_it(cluster):
@@ -104,19 +88,3 @@ def test_a_store_that_refuses_fails_the_batch_and_later_ones_go_on(cluster):
         store.forget_troubles()
         assert producer.send("t", b"second").result(60).offset == 1
     assert cluster.values() == [b"first", b"second"]
-
-
-def test_retries_end_with_the_delivery_timeout(cluster):
-    with cluster.producer(delivery_timeout_ms=5000) as (producer, store):
-        unwritable(store, times=10**6)
-        with pytest.raises(StoreUnavailable):
-            producer.send("t", b"second").result(60)
-
-
-def values(path):
-    with Consumer(path) as consumer:
-        consumer.assign(consumer.partitions("t"), "earliest")
-        rows = []
-        while found := consumer.poll():
-            rows += [row.value for row in found]
-        return rows

@@ -223,15 +223,6 @@ def test_a_handler_of_a_running_producer_ends_or_is_refused_at_once(log, end):
     assert len(values_of(log, "one")[0]) >= sent
 
 
-def test_a_producer_whose_close_was_interrupted_writes_what_is_left(log):
-    producer = Producer(log.path, linger_ms=3_600_000)
-    producer.send("one", b"1")
-    for step in (1, 10, 20):
-        interrupted(producer.close, step, lambda: ctrl_c(None))
-    producer.close()
-    assert len(values_of(log, "one")[0]) == 1
-
-
 def test_a_handler_may_close_a_consumer_at_any_step_of_a_poll(log):
     log.append("one", {0: [b"row"]})
     names = itertools.count()

@@ -92,19 +92,6 @@ class TestAProducer:
         assert rows(log) == 100
 
     @pytest.mark.deep
-    def test_that_is_the_first_in_a_thread_that_outlives_the_main_one_writes_its_rows(self, log):
-        program = """
-            import sys, threading, pyspark_log
-            def send():
-                threading.main_thread().join()
-                pyspark_log.Producer(sys.argv[1]).send("t", b"")
-            threading.Thread(target=send).start()
-        """
-        ended = run(program, log.path)
-        assert (ended.returncode, ended.stderr) == (0, "")
-        assert rows(log) == 1
-
-    @pytest.mark.deep
     def test_that_is_used_by_a_function_of_atexit_says_that_this_is_too_late(self, log):
         program = """
             import atexit, sys
@@ -125,45 +112,6 @@ class TestAProducer:
         assert rows(log) == 1
 
     @pytest.mark.deep
-    @pytest.mark.parametrize("handles", ["flushes", "raises"])
-    def test_that_real_signals_interrupt_hundreds_of_times_writes_every_row_that_was_sent(self, log, handles):
-        program = """
-            import random, signal, sys
-            from pyspark_log import LogError, Producer
-            producer, sent, flushed, sending = Producer(sys.argv[1]), 0, 0, False
-            def interrupt(*_):
-                if sending:
-                    raise KeyboardInterrupt
-            def flush(*_):
-                global flushed
-                try:
-                    producer.flush()
-                except LogError as error:
-                    assert "cannot flush here" in str(error), error
-                else:
-                    flushed += 1
-            signal.signal(signal.SIGALRM, flush if sys.argv[2] == "flushes" else interrupt)
-            producer.send("t", b"").result()
-            for number in range(200):
-                signal.setitimer(signal.ITIMER_REAL, 0.0005 + random.random() * 0.002)
-                try:
-                    sending = True
-                    for _ in range(1000):
-                        producer.send("t", b"x" * 20)
-                        sent += 1
-                    sending = False
-                except KeyboardInterrupt:
-                    sending = False
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            assert producer.flush() == 0
-            assert flushed or sys.argv[2] == "raises"
-            print(sent)
-        """
-        ended = run(program, log.path, handles)
-        assert (ended.returncode, ended.stderr) == (0, "")
-        assert int(ended.stdout) + 1 <= rows(log) <= int(ended.stdout) + 201
-
-    @pytest.mark.deep
     def test_says_what_to_do_in_a_forked_process(self, log):
         with Producer(log.path, linger_ms=3_600_000) as producer:
             producer.send("t", b"of the parent")
@@ -182,35 +130,8 @@ class TestAProducer:
             )
         assert rows(log) == 1
 
-    @pytest.mark.deep
-    def test_needs_neither_spark_nor_java(self, log):
-        program = """
-            import os, sys
-            os.environ.pop("JAVA_HOME", None)
-            from pyspark_log import Consumer, Producer
-            with Consumer(sys.argv[1]) as consumer:
-                consumer.assign(consumer.partitions("t"), "earliest")
-                assert len(consumer.poll(1000)) == 1
-            print(*{"pyspark", "py4j", "pandas", "typer", "rich"} & set(sys.modules))
-            with Producer(sys.argv[1]) as producer:
-                producer.send("t", b"a", key=b"k").result()
-            print(*{"pyspark", "py4j", "typer", "rich"} & set(sys.modules))
-        """
-        log.append("t", {0: [b"row"]})
-        ended = run(program, log.path)
-        assert (ended.stdout.strip(), ended.stderr) == ("", "")
-
 
 class TestAConsumer:
-    def test_that_is_closed_says_so(self, log):
-        consumer = Consumer(log.path)
-        consumer.assign([("t", 0)])
-        consumer.close()
-        for call in (consumer.poll, consumer.topics, lambda: consumer.assign([("t", 0)])):
-            with pytest.raises(InvalidInput, match="this Consumer is closed; make a new one"):
-                call()
-        assert list(consumer) == []
-
     def test_stops_waiting_when_another_thread_closes_it(self, log):
         consumer = Consumer(log.path)
         consumer.assign([("t", 0)])

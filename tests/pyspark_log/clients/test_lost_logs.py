@@ -63,22 +63,3 @@ def test_offsets_are_not_committed(store, monkeypatch, fate, error):
         fate(store)
         with pytest.raises(error, match="nothing was written"):
             consumer.commit({("t", 0): 0})
-
-
-def test_a_bucket_is_asked_for_its_marker_once_a_second():
-    asked = []
-
-    class Counted(Bucket):
-        def read(self, key, start=0, length=None):
-            asked.append(key)
-            return super().read(key, start, length)
-
-    log = Log(Counted("/cluster"), fake_environment())
-    log.open(create=True)
-    asked.clear()
-    for _ in range(3):
-        log.check_root()
-    assert len(asked) == 1
-    log.environment.sleep(1)
-    log.check_root()
-    assert len(asked) == 2

@@ -1,7 +1,6 @@
 """Clients of a topic with three replicas, some of which are lost."""
 
 import shutil
-import threading
 
 import pytest
 
@@ -10,7 +9,6 @@ from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
 from pyspark_log_storage.errors import DataLoss, LogError
-from tests.support.command_line import CommandLine
 from tests.support.coordinator.replicated_topic import write
 from tests.support.lost_folders import lose_folder
 from tests.support.pyspark_log.three_folders import ThreeFolders
@@ -118,42 +116,3 @@ def test_a_consumer_goes_on_where_an_unclean_election_has_cut_its_rows(cut, rese
         cut.read(consumer)
         cut.elect_2_instead_of_1(3)
         assert [row.offset for row in consumer.poll(GUARD)] == [1, 2, 3]
-
-
-def test_a_consumer_seeks_rows_of_a_leader_that_it_does_not_know_yet(cut):
-    with Consumer(cut.path, auto_offset_reset="none") as consumer:
-        cut.read(consumer)
-        cut.elect_2_instead_of_1(4)
-        consumer.seek(("t", 0), 4)
-        assert [(row.offset, row.value) for row in consumer.poll(GUARD * 1000)] == [(4, b"on 2")]
-
-
-@pytest.mark.parametrize("acks", ["all", 1, 0])
-def test_each_promise_of_acks_gives_offsets(topic, acks):
-    with Producer(topic.path, linger_ms=0, acks=acks) as producer:
-        assert [producer.send("t", b"").result(GUARD).offset for _ in range(3)] == [0, 1, 2]
-
-
-def test_several_threads_write_and_one_reads_while_a_node_is_lost(tmp_path):
-    disks = [tmp_path / name for name in "abc"]
-    CommandLine(disks[0]).out("cluster", "create", "--journal-nodes", ",".join(map(str, disks)))
-    path = ",".join(map(str, disks))
-    with Producer(path, linger_ms=0) as producer, Consumer(path, auto_offset_reset="earliest") as consumer:
-        producer.send("t", b"first").result(GUARD)
-
-        def send():
-            for _ in range(20):
-                producer.send("t", b"row").result(GUARD)
-
-        threads = [threading.Thread(target=send) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        consumer.assign(consumer.partitions("t"))
-        found = []
-        while len(found) < 61:
-            found += consumer.poll(GUARD * 1000)
-            if len(found) > 10:
-                lose_folder(disks[2])
-        for thread in threads:
-            thread.join(GUARD)
-    assert [row.offset for row in found] == list(range(61))

@@ -151,17 +151,6 @@ def test_an_empty_topic_has_columns_and_no_row(topic):
     assert scan(topic.path, "t", options={"includeHeaders": False}).schema.names == NAMES[:-1]
 
 
-def test_a_version_has_the_rows_of_its_time(topic):
-    topic.add(0, 50)
-    scanned, then = scan(topic.path, "t"), topic.written()
-    topic.add(0, 50)
-    topic.add(1, 5)
-    topic.move()
-    past = scan(topic.path, "t", version=scanned.version)
-    assert (past.version, rows_of(past)) == (scanned.version, then)
-    assert scan(topic.path, "t").version > scanned.version
-
-
 def test_rows_of_a_typed_topic_have_its_columns(tmp_path):
     path = tmp_path / "log"
     old = [{"x": number, "s": {"a": number}} for number in range(200)]
@@ -254,24 +243,3 @@ def test_a_scan_holds_no_more_than_a_few_chunks(topic):
         del batch
     assert rows == count
     assert highest - before < 20 * size
-
-
-@pytest.mark.deep
-def test_other_libraries_read_a_scan_again_and_at_once(tmp_path):
-    import duckdb
-    import polars as pl
-
-    log = PlainLog(tmp_path)
-    topic = log.create("t", 2, segment_format="parquet", segment_bytes=4096, flush_messages=1, file_delete_delay_ms=0)
-    for turn in range(3):
-        log.append("t", {number: [b"%d of %d" % (turn, number)] * 200 for number in range(2)})
-        if turn < 2:
-            topic_roll.roll_and_merge(topic)
-    scanned = scan(log.path, "t")
-    frame = pl.DataFrame(scanned)
-    names = ["partition", "offset", "value"]
-    assert frame.select(names).to_dicts() == pa.table(scanned).select(names).to_pylist()
-    assert pl.DataFrame(scanned).equals(frame)
-    with duckdb.connect() as connection:
-        pairs = 'SELECT count(*) FROM scanned a JOIN scanned b USING (partition, "offset")'
-        assert connection.sql(pairs).fetchall() == [(1200,)]

@@ -10,17 +10,15 @@ import pytest
 
 from pyspark_log import Producer
 from pyspark_log.clients import housekeeper, sender
-from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.housekeeper import Housekeeper
 from pyspark_log.clients.sender import Sender
-from pyspark_log.options.clients import parse_producer
 from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import TopicHandle
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import reassigner
-from pyspark_log_storage.errors import BufferExhausted, InvalidInput, InvalidRecord, StoreUnavailable
+from pyspark_log_storage.errors import BufferExhausted, InvalidRecord, StoreUnavailable
 from pyspark_log_storage.layout import born_of
 from tests.support.pyspark_log.clients.written_rows import GUARD, rows_of, values_of
 
@@ -214,27 +212,6 @@ class TestTheBuffer:
         with Producer(log.path, buffer_memory=100) as producer, pytest.raises(BufferExhausted):
             producer.send("one", b"x" * 100)
 
-    def test_takes_no_row_once_it_is_closed(self):
-        buffer = Accumulator(parse_producer(None, {}))
-        buffer.close()
-        with pytest.raises(InvalidInput, match="closed"):
-            buffer.append("one", (None, b"", 0, None), None)
-
-    def test_seals_a_batch_as_soon_as_it_is_full(self):
-        buffer = Accumulator(parse_producer(None, {"batch.size": 1000, "linger.ms": 3_600_000}))
-        for _ in range(15):
-            buffer.append("one", (None, b"", 0, None), None)
-        buffer.append("one", (None, b"", 0, None), None)
-        assert [len(each) for each in buffer.take().batches] == [16]
-
-    def test_is_whole_again_when_all_is_released(self):
-        buffer = Accumulator(parse_producer(None, {"buffer.memory": 100_000, "linger.ms": 3_600_000}))
-        for size in (0, 10, 20_000, 5, 300):
-            buffer.append("one", (None, b"x" * size, size, None), None)
-        buffer.flush(0)
-        buffer.release(buffer.take().batches)
-        assert buffer._free == 100_000
-
 
 class TestFlush:
     def test_says_how_much_is_left_when_the_time_is_over(self, log, monkeypatch):
@@ -269,14 +246,9 @@ def commit(log, *, entries, lot):
     keeper.stop([handle])
 
 
-def test_a_producer_alone_always_does_what_is_due(log, rolled):
-    commit(log, entries=1, lot=1)
-    assert len(rolled) == 1
-
-
-@pytest.mark.parametrize(("lot", "times"), [(0.05, 1), (0.2, 0), (1, 0)])
-def test_a_producer_of_a_tenth_of_the_entries_does_a_tenth_of_what_is_due(log, rolled, lot, times):
-    commit(log, entries=10, lot=lot)
+@pytest.mark.parametrize(("entries", "lot", "times"), [(1, 1, 1), (10, 0.05, 1), (10, 0.2, 0), (10, 1, 0)])
+def test_a_producer_does_as_much_of_what_is_due_as_it_has_of_the_entries(log, rolled, entries, lot, times):
+    commit(log, entries=entries, lot=lot)
     assert len(rolled) == times
 
 
@@ -295,12 +267,6 @@ def test_a_job_that_fails_keeps_no_other_from_being_done(log):
     keeper._start(lambda: done.append(True))
     keeper.stop([])
     assert done
-
-
-def test_what_was_rolled_goes_with_one_commit(log):
-    keeper, handle = Housekeeper(log.path, real_environment()), log.log.topic("one")
-    keeper._record(handle).rolled = ("a swap",)
-    assert [keeper.take(handle) for _ in range(2)] == [("a swap",), ()]
 
 
 def test_what_was_rolled_is_swapped_in_also_if_no_commit_follows(log):

@@ -5,10 +5,8 @@ import threading
 import pytest
 
 from pyspark_log import Consumer, OffsetAndMetadata
-from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_storage.errors import (
     InvalidInput,
-    RewindPending,
     StoreUnavailable,
     UnknownMember,
 )
@@ -58,14 +56,6 @@ class TestCommits:
         assert [row.offset for row in rows] == list(range(4))
         assert committed(programs, 0) == 4
 
-    def test_of_what_was_committed_already_make_no_entry(self, log, programs):
-        fill(log, 1)
-        consumer = programs.start()
-        programs.poll(lambda: len(programs.all_rows()) == 6, commit=True)
-        before = log.log.group("g").journal.number
-        consumer.commit()
-        assert log.log.group("g").journal.number == before
-
     def test_of_a_partition_that_is_not_assigned_are_refused(self, log, programs):
         first = programs.start()
         programs.settle()
@@ -108,19 +98,6 @@ class TestCommits:
             with pytest.raises(UnknownMember, match="has members"):
                 simple.commit()
 
-    def test_do_not_undo_a_rewind(self, log, programs):
-        fill(log, 10)
-        with Consumer(log.path, **programs.options) as simple:
-            simple.assign(T[:2])
-            simple.poll(GUARD * 1000)
-            simple.commit()
-            log.log.group("g").submit(ResetOffsets({log.log.topic("t").topic_id: {0: Offset(2)}}))
-            with pytest.raises(RewindPending):
-                simple.commit({T[0]: 9})
-            assert simple.position(T[0]) == 2
-            simple.commit()
-            assert committed(programs, 0) == 2
-
 
 class TestAutoCommit:
     """Its two faults, and how manual commits avoid them. The program processes a batch in two halves."""
@@ -153,11 +130,6 @@ class TestAutoCommit:
             simple.poll(GUARD * 1000)
             simple.subscribe(["t"])
             assert committed(programs, 3) == 10
-
-    def test_commits_now_and_then(self, log, programs):
-        fill(log, 10)
-        programs.start(enable_auto_commit=True, auto_commit_interval_ms=20)
-        programs.poll(lambda: committed(programs, 5) == 10)
 
     def test_commits_the_same_offset_again_if_that_failed(self, log, programs, monkeypatch):
         fill(log, 10, partitions=[0])

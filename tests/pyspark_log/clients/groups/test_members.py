@@ -141,7 +141,7 @@ class TestSubscriptions:
 
 
 class TestListeners:
-    def test_may_commit_seek_and_ask_but_not_poll(self, log, programs):
+    def test_may_commit_seek_and_ask_but_neither_poll_nor_unsubscribe(self, log, programs):
         fill(log, 10)
         seen = []
 
@@ -153,8 +153,9 @@ class TestListeners:
             def on_partitions_revoked(self, revoked):
                 seen.append({each: consumer.position(each) for each in revoked})
                 consumer.commit()
-                with pytest.raises(InvalidInput, match="cannot poll"):
-                    consumer.poll()
+                for call in (consumer.poll, consumer.unsubscribe):
+                    with pytest.raises(InvalidInput, match="a rebalance listener cannot"):
+                        call()
 
         consumer = programs.start(listener=Listener())
         programs.poll(lambda: len(programs.all_rows()) == 12)

@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from pyspark_log import Consumer, ConsumerRebalanceListener
+from pyspark_log import Consumer
 from pyspark_log.clients.reading import AssignedPartition
 from pyspark_log_coordinator.group.machine import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
@@ -90,16 +90,6 @@ class TestACommit:
             reader.commit()
         assert len(failed) == 1
 
-    def test_at_the_end_of_a_consumer_that_commits_by_itself_is_tried_once(self, log, programs, monkeypatch, caplog):
-        fill(log, 10, partitions=[0])
-        with Consumer(log.path, **programs.options, enable_auto_commit=True, auto_commit_interval_ms=10**6) as made:
-            made.assign(T[:1])
-            made._group._auto_commit()
-            made.poll(GUARD * 1000)
-            failed = fail(monkeypatch, made._group._session, "submit", AWAY, for_ever=True)
-        assert len(failed) == 1
-        assert "auto commit of group 'g' failed: the disk is away" in caplog.text
-
 
 class TestAPoll:
     def test_waits_until_the_store_answers_and_says_so_once(self, log, reader, monkeypatch, caplog):
@@ -176,23 +166,6 @@ class TestAnAssignment:
 
 
 class TestListeners:
-    def test_cannot_unsubscribe_or_poll(self, programs):
-        refused = []
-
-        def try_all(*_):
-            for call in (consumer.unsubscribe, consumer.poll):
-                with pytest.raises(InvalidInput, match="a rebalance listener cannot"):
-                    call()
-                refused.append(call)
-
-        class Listener(ConsumerRebalanceListener):
-            def on_partitions_assigned(self, assigned):
-                try_all()
-
-        consumer = programs.start(listener=Listener())
-        programs.settle()
-        assert len(refused) == 2
-
     @pytest.mark.parametrize("listener", [Notes, lambda: None, "x"])
     def test_are_objects_of_the_class(self, log, programs, listener):
         with Consumer(log.path, **programs.options) as consumer, pytest.raises(InvalidInput, match="listener is"):
@@ -222,14 +195,6 @@ class TestRewindsOfASimpleConsumer:
                 break
         assert (found, refused) == ([0, 1, 2, 3, 4, 2, 3, 4], 1)
         assert committed(programs, 0) == 5
-
-    def test_are_not_undone_by_another_assign(self, log, programs, simple):
-        simple.poll(GUARD * 1000)
-        rewind(log, 2)
-        simple.assign(T[:2])
-        assert simple.position(T[0]) == 2
-        simple.commit()
-        assert committed(programs, 0) == 2
 
 
 class TestAGroupThatWasDeleted:

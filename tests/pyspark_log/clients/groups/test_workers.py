@@ -223,15 +223,6 @@ def test_lost_tasks_wait_for_their_worker_and_go_back_to_it(workers):
     assert not workers.runners["W1"].stops + workers.runners["W3"].stops, "tasks that keep their worker never stop"
 
 
-def test_lost_tasks_of_a_worker_that_never_returns_go_to_the_others_after_the_delay(workers):
-    workers.kill("W2")
-    workers.world.run(SESSION + DELAY_MS / 1000 - 10)
-    assert len(all_of(workers.running())) < len(CONNECTORS)
-    workers.world.run(30)
-    assert all_of(workers.running()) == sorted(CONNECTORS)
-    assert not workers.runners["W1"].stops + workers.runners["W3"].stops
-
-
 def test_new_tasks_are_started_at_once_and_deleted_ones_stopped(workers):
     workers.tasks["C"] = 2
     del workers.tasks["A-1"]
