@@ -41,9 +41,3 @@ def test_settings_change_before_the_first_member_joins_and_get_their_defaults_ba
 def test_a_setting_that_cannot_be_is_refused_and_no_group_is_created(cli, words, said):
     assert said in cli.error("groups", "alter", "g", *words)
     assert cli.documents("groups", "list") == []
-
-
-def test_a_change_is_given_and_only_once(cli):
-    assert "nothing to change" in cli.misuse("groups", "alter", "g")
-    both = ("--config", f"{DELAY}=0", "--delete-config", DELAY)
-    assert "is also given with --config" in cli.misuse("groups", "alter", "g", *both)

@@ -103,26 +103,6 @@ def test_all_who_look_at_a_renewed_journal_node_learn_that_the_journals_must_be_
     assert [each["journals"] for each in cli.documents("nodes", "list")] == ["votes"] * 3
 
 
-def test_journals_move_to_other_nodes_and_the_command_again_changes_nothing(disks, tmp_path):
-    create(disks)
-    cli = CommandLine(disks[0])
-    cli.run("topics", "create", "t")
-    cli.run("produce", "t", stdin="one\n")
-    for name in "de":
-        cli.run("nodes", "add", tmp_path / name)
-    assert "node '9' does not exist" in cli.error("cluster", "migrate-journals", "--to", "0,3,9")
-    [done] = cli.documents("cluster", "migrate-journals", "--to", "0,3,4")
-    assert done["journal_nodes"] == [str(disks[0]), str(tmp_path / "d"), str(tmp_path / "e")]
-    [again] = cli.documents("cluster", "migrate-journals", "--to", "3,0,4")
-    assert (again["generation"], again["migrated"]) == (2, False)
-    [told] = CommandLine(tmp_path / "d").documents("cluster", "describe")
-    assert [each["node"] for each in told["journal_nodes"]] == ["0", "3", "4"]
-    CommandLine(tmp_path / "e").run("produce", "t", stdin="two\n")
-    lose_folder(disks[2])
-    rows = CommandLine(disks[1]).documents("consume", "t")
-    assert sorted(each["value"] for each in rows) == ["one", "two"]
-
-
 def test_a_producer_says_which_rows_were_not_sent_when_the_journals_move_and_goes_on(disks):
     create(disks)
     cli = CommandLine(disks[0])
@@ -163,17 +143,6 @@ def test_a_register_and_the_list_of_journal_nodes_are_dumped(disks):
 
 
 # Whether a folder can hold a log, alone or with another machine
-
-
-def test_a_folder_on_a_disk_can_hold_a_log_also_while_it_is_in_use(tmp_path):
-    cli = CommandLine(tmp_path / "log")
-    cli.run("topics", "create", "t")
-    cli.run("produce", "t", stdin="a\n")
-    [found] = cli.documents("cluster", "check-store", cli.path)
-    assert (found["machines"], found["rounds"]) == (1, 50)
-    assert found["file_system"]
-    assert cli.out("consume", "t") == "a\n"
-    cli.run("verify")
 
 
 def test_a_store_that_is_not_there_or_fails_the_test_is_an_error(tmp_path, monkeypatch):

@@ -10,7 +10,6 @@ from pyspark_log.cli.rows import consume
 from pyspark_log.cli.rows.consume import PARQUET
 from pyspark_log.reading.fetch import BATCH_ROWS
 from tests.support.command_line import CommandLine, files_of_t
-from tests.support.plain_log import flip_bit
 from tests.support.pyspark_log.cli_rows import consumed, produced
 
 
@@ -113,15 +112,6 @@ def test_many_rows_come_out_in_order_up_to_the_number_that_is_wanted(cli):
         assert cli.out("consume", "t", "--max-messages", most).count("\n") == min(most, rows)
 
 
-def test_a_damaged_file_is_told_by_topic_partition_and_offsets(cli):
-    cli.run("produce", "t", stdin="one\ntwo\n")
-    [file] = cli.path.glob("topics/t/*/append/*")
-    flip_bit(file, 8 * 100)
-    message = cli.error("consume", "t")
-    assert message.startswith("topic 't', partition 0, offsets 0 to 1 (")
-    assert "is damaged" in message
-
-
 @pytest.mark.parametrize(("chosen", "seen"), [((), "ab"), (("--partition", "0"), "a")])
 def test_to_follow_reads_partitions_that_the_topic_gets_meanwhile(cli, monkeypatch, chosen, seen):
     def one_more():
@@ -158,15 +148,3 @@ def test_it_reads_on_where_the_log_begins_if_rows_expire_while_it_reads(cli, mon
 
     monkeypatch.setattr(consume, "_printer", expiring)
     assert cli.out("consume", "t").split() == ["00", "01", "11"]
-
-
-def test_to_follow_ends_with_an_error_when_the_topic_is_deleted(cli, monkeypatch):
-    def delete():
-        cli.run("topics", "delete", "t", "--yes")
-        cli.run("topics", "create", "t")
-
-    produced(cli, {"value": "a"})
-    monkeypatch.setattr(consume, "_wait", lambda _: delete())
-    result = cli.run("consume", "t", "--follow", code=1)
-    assert result.stdout == "a\n"
-    assert "was deleted; create it again unless somebody has, then assign it again, or start again" in result.stderr

@@ -7,7 +7,6 @@ from pyspark_log.opening import open_log
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
-from pyspark_log_coordinator.membership import last_members
 from tests.support.command_line import CommandLine
 
 COMMA = 'a, "b"'
@@ -122,12 +121,3 @@ def test_an_import_that_fails_between_two_groups_names_those_that_were_reset(cli
     assert "g had been reset; h, i not: import these again with --group" in shown
     assert "group 'h' has 1 members" in shown
     assert committed(cli, "g") == {0: 1, 1: 10}
-
-
-def test_no_group_is_reset_if_one_has_members(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(last_members, "expire_last", lambda *_: None)
-    handle = log(cli).group("h", create=True)
-    handle.submit(JoinGroup(MemberDetails("m", (Protocol("range"),)), "consumer"))
-    file = saved(tmp_path, "g,t,0,1\nh,t,0,1\n")
-    assert "group 'h' has 1 members" in cli.error("groups", "import", file, "--execute")
-    assert committed(cli, "g") == {0: 4, 1: 10}

@@ -134,17 +134,6 @@ def test_an_error_prints_nothing_but_a_sentence_on_stderr_and_creates_nothing(cl
         assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_partial_result_is_reported_on_both_streams_and_is_an_error(cli, tmp_path):
-    cli.run("topics", "create", "t", "--replica-assignment", "0:1")
-    cli.run("produce", "t", stdin="v\n")
-    lose_folder(tmp_path / "disk1")
-    lose_folder(tmp_path / "disk2")
-    result = cli.run("topics", "reassign", "t", "--replica-assignment", "0:2", "--json", code=1)
-    [document] = documents(result.stdout)
-    assert (document["unfinished"], len(document["failures"])) == ([0], 1)
-    assert result.stderr.startswith("pyspark-log: ")
-
-
 # Help
 
 

@@ -13,7 +13,6 @@ from pyspark_log_storage import layout
 from tests.support.command_line import CommandLine
 from tests.support.plain_log import PlainLog, flip_bit
 
-PATIENCE_SECONDS = 60
 NOTHING = {"topic": None, "deleted_topics": [], "temporary_files": [], "trimmed": 0, "failures": []}
 """What is said of a cluster in which nothing was due."""
 NOTHING_OF_T = {"topic": "t", "segments": 0, "bytes": 0, "deleted": 0, "orphans": 0, "expired": [], "scheduled": 0}

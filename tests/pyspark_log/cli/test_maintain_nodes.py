@@ -29,11 +29,6 @@ def append(cli: CommandLine, batch: int, on: str = "012") -> None:
     write(log, log.topic("t"), batch, {0: [b"a" * 50_000]}, on=list(on), acks="all")
 
 
-def the_log(folder: Path) -> Path:
-    [found] = folder.glob("topics/t/*/0/*.log")
-    return found
-
-
 def isr(cli: CommandLine) -> list[str]:
     return list(cli.documents("topics", "describe", "t")[0]["partitions"][0]["isr"])
 
@@ -55,14 +50,11 @@ def test_nodes_that_lag_are_brought_up_to_date_before_anything_is_rolled(cli, tm
     assert (again["copied"], again["segments"]) == (0, 0)
 
 
-# verify and recover
-
-
 def test_a_bad_copy_is_named_with_its_node_and_made_again_and_a_missing_node_is_named(cli, tmp_path):
     for batch in range(2):
         append(cli, batch)
     cli.run("maintain", "t")
-    bad = the_log(tmp_path / "disk2")
+    [bad] = tmp_path.glob("disk2/topics/t/*/0/*.log")
     whole = bad.read_bytes()
     flip_bit(bad, 8 * 1000)
     [finding] = json.loads(cli.run("verify", "t", "--json", code=1).stdout)["findings"]
@@ -76,6 +68,9 @@ def test_a_bad_copy_is_named_with_its_node_and_made_again_and_a_missing_node_is_
     [finding] = json.loads(cli.run("verify", "t", "--json", code=1).stdout)["findings"]
     assert f"node '1' at {tmp_path / 'disk1'} has no marker: is its disk mounted" in finding["detail"]
     assert "has no marker" in cli.error("recover", "--node", "1"), "it is not taken for an empty one"
+
+
+# verify and recover
 
 
 def test_a_node_is_recovered_by_its_id_or_without_journals_by_its_address(cli, tmp_path):

@@ -58,14 +58,6 @@ def test_moved_journal_nodes_are_the_log_once_they_are_adopted(journals, tmp_pat
     assert not (tmp_path / "disks").exists()
 
 
-def test_journal_nodes_that_are_mounted_elsewhere_are_opened_by_links_at_their_addresses(journals, tmp_path):
-    log, _ = journals
-    (tmp_path / "disks").rename(tmp_path / "mounted")
-    (tmp_path / "disks").symlink_to(tmp_path / "mounted")
-    mounted = CommandLine(str(log.path).replace("disks", "mounted"))
-    assert mounted.out("consume", "t") == log.out("consume", "t") == "one\n"
-
-
 def test_a_root_that_is_mounted_elsewhere_is_opened_by_a_link_at_its_address_or_adopted(root, tmp_path):
     moved = CommandLine((tmp_path / "log").rename(tmp_path / "mounted"))
     forget_logs()

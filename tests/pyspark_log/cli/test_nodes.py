@@ -1,7 +1,6 @@
 """`pyspark-log nodes`, and topics on several nodes."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -111,15 +110,6 @@ def test_a_wiped_node_begins_again_after_a_question_and_a_whole_one_not_at_all(t
     assert states(three) == ["live"] * 3
     assert intact["renewed"] is False
     assert intact["incarnation"] not in asked.stdout
-
-
-def test_a_node_may_move_with_its_data(three, tmp_path):
-    shutil.move(tmp_path / "disk1", tmp_path / "moved")
-    [before] = three.documents("nodes", "describe", "1")
-    for renewed in (True, False):
-        [document] = three.documents("nodes", "renew", "1", "--address", tmp_path / "moved")
-        assert (document["renewed"], document["state"]) == (renewed, "live")
-        assert document["incarnation"] == before["incarnation"], "it has its data"
 
 
 def test_a_node_is_removed_when_it_is_fenced_and_empty_and_nobody_is_asked_before(three):

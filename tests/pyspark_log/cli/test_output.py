@@ -65,9 +65,3 @@ def test_several_records_have_an_empty_line_between_them(capsys):
 )
 def test_values_are_shown_for_people_and_nothing_that_a_terminal_would_obey(capsys, field, value, shown):
     assert printed(capsys, [{field: value}])[2].strip() == shown
-
-
-def test_json_has_each_document_on_a_line(capfdbinary):
-    output.show([{"a": 1}, {"a": [{"b": None}]}], json=True)
-    output.show({"a": True}, json=True)
-    assert capfdbinary.readouterr().out == b'{"a":1}\n{"a":[{"b":null}]}\n{"a":true}\n'

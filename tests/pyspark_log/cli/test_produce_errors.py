@@ -117,16 +117,3 @@ def test_acks_and_compression_are_kafkas(cli, acks, compression):
 )
 def test_what_is_typed_wrong_is_told_with_what_is_right(cli, words, said):
     assert said in cli.misuse(*words.split(" "))
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("retries=-1", "it is less than 0"),
-        ("delivery.timeout.ms=soon", "it is not a whole number"),
-        ("compression.type=gzip", "expected none, lz4 or zstd"),
-    ],
-)
-def test_an_option_of_the_producer_that_is_wrong_is_an_error_before_anything_is_written(cli, setting, said):
-    assert said in cli.error("produce", "t", "--config", setting, stdin="one\n")
-    assert cli.out("consume", "t") == ""

@@ -115,17 +115,6 @@ def test_rows_of_a_pipe_wait_for_others_within_the_linger_and_no_longer(cli, sta
     assert cli.documents("topics", "describe", "t")[0]["journal_entry"] == before["journal_entry"] + 1
 
 
-def test_ctrl_c_at_the_input_of_produce_writes_what_was_read(cli, start):
-    producer = start("produce", "t", "--linger-ms", "1000000", "--batch-rows", "2")
-    write(producer, b"one\ntwo\nthree\n")
-    wait_until(lambda: cli.out("consume", "t") == "one\ntwo\n")
-    wait_until(lambda: "\nState:\tS" in Path(f"/proc/{producer.pid}/status").read_text())  # it sleeps, for input
-    producer.send_signal(signal.SIGINT)
-    assert (producer.wait(PATIENCE_SECONDS), producer.stderr.read()) == (130, b"")
-    assert producer.stdout.readline() == b"wrote 3 rows to topic t\n"
-    assert cli.out("consume", "t") == "one\ntwo\nthree\n"
-
-
 @pytest.mark.parametrize(("rows", "follow"), [(100_000, []), (100_000, ["--follow"]), (1, ["--follow"])])
 def test_a_reader_that_goes_away_is_no_error(cli, start, rows, follow):
     cli.run("produce", "t", stdin="".join(f"{i}\n" for i in range(rows)))
@@ -133,18 +122,3 @@ def test_a_reader_that_goes_away_is_no_error(cli, start, rows, follow):
     assert reading.stdout.readline() == b"0\n"
     reading.stdout.close()
     assert (reading.wait(PATIENCE_SECONDS), reading.stderr.read()) == (0, b"")
-
-
-def test_a_topic_that_is_deleted_ends_produce_with_an_error(cli, start):
-    producer = start("produce", "t", "--linger-ms", "50")
-    write(producer, b"old\n")
-    wait_until(lambda: cli.out("consume", "t") == "old\n")
-    cli.run("topics", "delete", "t", "--yes")
-    cli.run("topics", "create", "t")
-    write(producer, b"new\n")
-    producer.stdin.close()
-    assert producer.wait(PATIENCE_SECONDS) == 1
-    error = producer.stderr.read().decode()
-    assert "was deleted" in error
-    assert error.endswith("; line 1 was written, later lines were not\n")
-    assert cli.out("consume", "t") == ""

@@ -11,8 +11,6 @@ from tests.support.command_line import CommandLine
 from tests.support.coordinator.replicated_topic import write
 from tests.support.lost_folders import lose_folder
 
-PATIENCE_SECONDS = 60
-
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:

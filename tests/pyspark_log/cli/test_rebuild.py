@@ -62,13 +62,3 @@ def test_without_the_node_that_had_the_journals_it_asks_for_a_word(cli, tmp_path
     other = CommandLine(tmp_path / "node1")
     assert rows(other) == ["a", "b", "c"]
     other.run("verify")
-
-
-def test_it_says_where_a_partition_ends_and_how_many_rows_are_lost(cli, tmp_path):
-    for segment in tmp_path.glob("node*/topics/t/*/0/*.log"):
-        segment.unlink()
-    command = ("cluster", "rebuild", "--nodes", nodes(tmp_path, 0, 1, 2))
-    *_, title, _, _, row = cli.out(*command).splitlines()
-    assert (title, row.split()[:4]) == ("losses", ["t", "0", "0", "3"])
-    [topic] = [each for each in cli.documents(*command)[0]["topics"] if each["topic"] == "t"]
-    assert [(each["partition"], each["offset"], each["rows"]) for each in topic["losses"]] == [(0, 0, 3)]

@@ -85,13 +85,6 @@ def test_a_member_leaves_its_group_and_has_committed_what_it_printed(cli, monkey
     assert (group["state"], group["members"], group["partitions"][0]["lag"]) == ("Empty", [], 0)
 
 
-def test_a_file_of_rows_that_is_not_complete_is_removed(cli, tmp_path, monkeypatch):
-    cli.run("produce", "t", stdin="one\n")
-    monkeypatch.setattr(consume.row_lines, "encode_json", lambda *_: signal.raise_signal(signal.SIGTERM))
-    cli.run("consume", "t", "--output", tmp_path / "rows.jsonl", code=143)
-    assert [each.name for each in tmp_path.iterdir()] == ["log"]
-
-
 def test_a_signal_that_is_ignored_stays_so(cli, monkeypatch):
     handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     monkeypatch.setattr(consume, "_printer", lambda *_: signal.raise_signal(signal.SIGHUP))

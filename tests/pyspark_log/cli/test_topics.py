@@ -125,18 +125,6 @@ def test_an_address_without_a_log_is_an_error_and_none_is_made(cli):
     assert str(cli.path) in cli.error("topics", "create", "t")
 
 
-def test_partitions_are_described_with_their_replicas_and_offsets(cli):
-    cli.run("topics", "create", "t", "--partitions", 2)
-    rows = '{"value": "a", "partition": 1}\n{"value": "b", "partition": 1}\n'
-    cli.run("produce", "t", "--format", "json", stdin=rows)
-    [described] = cli.documents("topics", "describe", "t")
-    empty = {"partition": 0, "leader": "0", "leader_epoch": 0, "replicas": ["0"], "isr": ["0"], "adding": []}
-    empty |= {"removing": [], "log_start": 0, "log_end": 0, "high_watermark": 0, "rows": 0, "table_end": 0}
-    empty |= {"offline": [], "future": []}
-    full = {"partition": 1, "log_end": 2, "high_watermark": 2, "rows": 2, "log_end_offsets": {"0": 2}}
-    assert described["partitions"] == [empty | {"log_end_offsets": {"0": 0}}, empty | full]
-
-
 def test_offsets_are_told_and_found_by_time(cli):
     cli.run("topics", "create", "t", "--partitions", 2)
     rows = "".join(f'{{"value": "v", "partition": 1, "timestamp": {ms}}}\n' for ms in (1000, 2000, 3000))

@@ -9,7 +9,6 @@ import pytest
 from pyspark_log.writing import typed_json
 from pyspark_log_storage.columns.column_ddl import parse
 from tests.support.command_line import CommandLine
-from tests.support.lost_folders import lose_folder
 from tests.support.pyspark_log.typed_frames import write
 
 DDL = "id BIGINT NOT NULL, price DECIMAL(5,2), tags MAP<STRING, INT>, raw BINARY"
@@ -42,25 +41,6 @@ def test_rows_are_consumed_and_dumped_as_json(cli):
     dumped = json.loads(cli.out("dump", "--rows", file).splitlines()[-1])
     assert dumped.pop("timestamp") > 0
     assert dumped == SHOWN
-
-
-@pytest.mark.parametrize("rolled", [False, True])
-def test_columns_are_verified_recovered_and_survive_the_loss_of_all_journals(cli, rolled):
-    write(cli.path, DDL, [ROW])
-    write(cli.path, "id BIGINT, more STRING", [{"id": 2, "more": "x"}], mergeSchema="true")
-    if rolled:
-        cli.run("topics", "alter", "t", "--config", "flush.messages=1")
-    cli.run("maintain")
-    cli.run("verify")
-    [found] = cli.documents("recover", "t", "--all")
-    assert (found["good_up_to"], found["damage"]) == (2, None)
-    lose_folder(cli.path / "cluster")
-    for journal in cli.path.glob("topics/*/*/journal"):
-        lose_folder(journal)
-    cli.run("cluster", "rebuild", "--nodes", cli.path, "--yes")
-    [found] = cli.documents("topics", "describe", "t")
-    assert found["schema"] == f"{DDL}, more STRING"
-    assert [json.loads(line)["id"] for line in cli.out("consume", "t").splitlines()] == [1, 2]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
