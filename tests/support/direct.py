@@ -1,6 +1,7 @@
 """The data source's readers, called as Spark calls them, but without Spark."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,26 @@ def values(rows: list[dict[str, Any]]) -> dict[int, list[bytes]]:
     for row in sorted(rows, key=lambda row: (row["partition"], row["offset"])):
         found.setdefault(row["partition"], []).append(row["value"])
     return found
+
+
+class DirectSpark:
+    """The part of a Spark session that `pyspark_log.read` uses. It reads at once, and without Spark."""
+
+    def __init__(self, frame: Callable[[list[dict[str, Any]]], Any] = list) -> None:
+        self.read = self
+        self.given: dict[str, str] = {}
+        self._frame = frame
+
+    def format(self, name: str) -> "DirectSpark":
+        assert name == "pyspark_log"
+        return self
+
+    def options(self, **options: str) -> "DirectSpark":
+        self.given = options
+        return self
+
+    def load(self, path: str) -> Any:
+        return self._frame(read(path, **self.given))
 
 
 class Stream:

@@ -10,29 +10,10 @@ import pyspark_log
 from pyspark_log.writing.rows import Rows
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput
-from tests.support.direct import read, values
+from tests.support.direct import DirectSpark, values
 from tests.support.plain_log import NOON_MS, PlainLog
 
 NOON = datetime.fromtimestamp(NOON_MS / 1000, timezone.utc)
-
-
-class DirectSpark:
-    """The part of a Spark session that `read` uses. It reads at once, and without Spark."""
-
-    def __init__(self):
-        self.read = self
-        self.given = {}
-
-    def format(self, name):
-        assert name == "pyspark_log"
-        return self
-
-    def options(self, **options):
-        self.given = options
-        return self
-
-    def load(self, path):
-        return read(path, **self.given)
 
 
 @pytest.fixture
@@ -69,22 +50,11 @@ def test_other_options_are_passed_on(log):
     assert {"client.rack": "here", "includeHeaders": "false"}.items() <= spark.given.items()
 
 
-@pytest.mark.parametrize("topic", ["t,u", "t ", ""])
-def test_one_topic_is_read(log, topic):
-    with pytest.raises(InvalidInput, match="invalid topic name"):
-        pyspark_log.read(DirectSpark(), log.path, topic)
-
-
 def test_times_are_of_the_first_rows_that_reach_them(log):
     there = timezone(timedelta(hours=-9, minutes=-30))
     assert found(log, second(5).astimezone(there), second(8)) == {0: [6], 1: [5, 7]}
     assert found(log, second(18)) == {0: [18], 1: [19]}
     assert found(log, end=second(1)) == {0: [0]}
-
-
-def test_a_time_that_no_row_has_reached_is_the_end(log):
-    assert found(log, second(100)) == {}
-    assert found(log, second(17), second(100)) == {0: [18], 1: [17, 19]}
 
 
 def test_a_time_between_two_milliseconds_leaves_out_no_row_and_where_ranges_meet_they_share_none(tmp_path):

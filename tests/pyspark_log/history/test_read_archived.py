@@ -14,29 +14,15 @@ from pyspark_log.source.row import row_schema
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput
-from tests.support.direct import read
+from tests.support.direct import DirectSpark, read
 from tests.support.plain_frame import Frame, Functions
 from tests.support.plain_log import NOON_MS, PlainLog
 
 SCHEMA = row_schema(include_headers=True)
 
 
-class Spark:
-    """The part of a session with which rows of the log are read."""
-
-    def __init__(self):
-        self.read = self
-
-    def format(self, name):
-        assert name == "pyspark_log"
-        return self
-
-    def options(self, **options):
-        self._options = options
-        return self
-
-    def load(self, path):
-        return Frame(SCHEMA, [tuple(row[name] for name in SCHEMA.names) for row in read(path, **self._options)])
+def frame_of(rows):
+    return Frame(SCHEMA, [tuple(row[name] for name in SCHEMA.names) for row in rows])
 
 
 class Archive:
@@ -102,7 +88,7 @@ def table(log, monkeypatch):
 
 def found(log, *bounds, **options):
     """The values of the rows by partition, in the order of their offsets."""
-    rows = pyspark_log.read(Spark(), log.path, "t", *bounds, archive="table", **options).dicts()
+    rows = pyspark_log.read(DirectSpark(frame_of), log.path, "t", *bounds, archive="table", **options).dicts()
     values = {}
     for row in sorted(rows, key=lambda row: (row["partition"], row["offset"])):
         values.setdefault(row["partition"], []).append(int(row["value"]))
