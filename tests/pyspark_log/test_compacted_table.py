@@ -1,7 +1,5 @@
 """The table of a compacted topic has the rows of `scan(latest=True)` for every engine, and deletions lately made."""
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -12,7 +10,6 @@ from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout
-from pyspark_log_storage.delta import delta_log
 from tests.support.plain_log import PlainLog
 from tests.support.pyspark_log import typed_frames
 
@@ -79,30 +76,6 @@ def test_polars_delta_rs_and_duckdb_read_the_newest_state(log):
     newest = max(pl.scan_delta(log.table).select("offset").collect().to_series())
     found = pl.scan_delta(log.table).filter(pl.col("offset") >= newest).select("offset").collect()
     assert found.rows() == [(newest,)]
-
-
-def test_every_reader_of_delta_rs_reads_it_and_nobody_else_may_change_it(log):
-    table = deltalake.DeltaTable(log.table)
-    for read in (table.to_pyarrow_table, lambda: table.to_pyarrow_dataset().to_table()):
-        found = read().select(COLUMNS).to_pylist()
-        live = sorted((tuple(row.values()) for row in found if row["value"] is not None), key=repr)
-        assert live == log.latest()
-        assert len({row["key"] for row in found}) == len(found)
-    with pytest.raises(deltalake.exceptions.CommitFailedError, match=delta_log.WRITER_FEATURE):
-        table.optimize.compact()
-    with pytest.raises(deltalake.exceptions.DeltaError, match=delta_log.WRITER_FEATURE):
-        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    assert log.by_polars() == log.latest()
-
-
-def test_a_table_is_read_from_its_checkpoint_on(log, monkeypatch):
-    monkeypatch.setattr(delta_log, "CHECKPOINT_EVERY", 2)
-    for number in range(4):
-        log.send((b"%d" % number, b"new"), (b"%d" % (number + 7), None))
-        log.maintain()
-    names = {each.name for each in Path(log.table, "_delta_log").iterdir()}
-    assert f"{0:020d}.json" not in names
-    assert log.by_polars() == log.by_delta_rs() == log.latest()
 
 
 TYPED = ["partition", "offset", "id", "name"]

@@ -163,13 +163,6 @@ def test_no_error_has_the_credentials(ceph, ceph_bucket, evidence, caplog, opera
     evidence.check(ceph.secret, TOKEN)
 
 
-def test_options_that_are_no_json_are_not_repeated(ceph, evidence):
-    with pytest.raises(LogError, match="not a JSON object") as caught:
-        read("s3://bucket/log", subscribe="t", storage_options=ceph.secret)
-    evidence.add_error("read", caught.value)
-    evidence.check(ceph.secret)
-
-
 @pytest.mark.parametrize("form", encodings("a+secret/b41d7c52"))
 def test_a_secret_is_found_in_every_form(form):
     evidence = Evidence()

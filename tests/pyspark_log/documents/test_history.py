@@ -76,8 +76,3 @@ def test_the_rolls_of_one_entry_are_one_event_and_batches_are_events_of_their_ow
     assert [each.words for each in found if each.lane is Lane.SEGMENTS] == [
         "roll 0; roll 1; roll 2; roll 3; roll 4; roll 5; roll 6; roll 7; and 2 more"
     ]
-
-
-def test_a_span_has_at_most_so_many_steps_however_long_it_is():
-    for length in (1, 999, 86_400_000, 10**15):
-        assert 1 <= len(history.span(-5, length).times) <= history.POINTS + 1

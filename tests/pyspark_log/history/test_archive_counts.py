@@ -105,25 +105,11 @@ def test_only_rows_that_were_counted_in_the_table_and_are_old_enough_are_deleted
     assert log_start(log) == 3
 
 
-def test_an_archive_is_that_of_the_topic_not_of_its_name(log):
-    handle = log.log.topic("t")
-    archive.check_topic(state_of(log), handle, "table")
-    former = state_of(log)._replace(topic_id="another")
-    with pytest.raises(InvalidInput, match=r"table table is the archive of a former topic of this name \(id another\)"):
-        archive.check_topic(former, handle, "table")
-    with pytest.raises(InvalidInput, match=r"the archive of topic 'u' \(id another\), not of topic 't'"):
-        archive.check_topic(former._replace(topic="u"), handle, "table")
-
-
 def test_rows_that_the_table_has_and_the_log_has_lost_are_an_error(log):
     handle = log.log.topic("t")
     archive.check_topic(state_of(log, end=5), handle, "table")
     with pytest.raises(DataLoss, match="partition 0: table table has rows of offsets 5 to 6 that the log has lost"):
         archive.check_topic(state_of(log, end=7), handle, "table")
-
-
-def test_the_newest_leader_epoch_of_each_partition_counts():
-    assert archive._newest({0: 1, 1: 5}, {0: 2, 1: 4, 2: 0}) == {0: 2, 1: 5, 2: 0}
 
 
 def struct(**columns):
@@ -136,19 +122,6 @@ def test_columns_of_a_table_are_not_made_narrower_by_narrower_rows():
     held = archive_table._wider(stored, rows)
     assert held == struct(N=LongType(), f=DoubleType(), s=struct(n=LongType()), a=ArrayType(LongType()), u=LongType())
     assert list(archive_table._changed(stored, held)) == []
-
-
-def test_columns_of_a_table_that_are_too_narrow_are_named():
-    stored, rows = (
-        struct(s=struct(n=IntegerType()), a=ArrayType(FloatType())),
-        struct(s=struct(n=LongType()), a=ArrayType(DoubleType())),
-    )
-    held = archive_table._wider(stored, rows)
-    assert held == rows
-    assert list(archive_table._changed(stored, held)) == [
-        ("`s`.`n`", IntegerType(), LongType()),
-        ("`a`.element", FloatType(), DoubleType()),
-    ]
 
 
 def test_the_properties_of_a_table_come_back():

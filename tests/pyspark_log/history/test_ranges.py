@@ -61,10 +61,3 @@ def test_ranges_have_about_the_rows_that_were_asked_for_and_those_without_a_valu
     first, second = ranges(frame_of("long", [2, None, 1, None, 3, 4]), 3)
     assert first == [(None, 1), (None, 3), (1, 2), (2, 0)]
     assert second == [(3, 4), (4, 5)]
-
-
-def test_rows_with_equal_values_are_in_the_order_of_the_next_column():
-    schema = StructType().add("n", LongType()).add("id", LongType())
-    frame = Frame(schema, [(1, 5), (1, None), (0, 7), (1, 2), (0, 9)])
-    found = itertools.chain.from_iterable(ranges(frame, 2, "N", "ID"))
-    assert [*found] == [(0, 7), (0, 9), (1, None), (1, 2), (1, 5)]

@@ -6,7 +6,7 @@ from pyspark_log.metrics.cluster_metrics import measure
 from pyspark_log_coordinator.group.machine import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
+from pyspark_log_storage.errors import StoreUnavailable
 from pyspark_log_storage.stores import request_counts
 from pyspark_log_storage.stores.request_counts import counts_of
 from tests.support.plain_log import PlainLog
@@ -71,26 +71,6 @@ def test_partitions_in_trouble_are_counted_and_named():
     assert [found[name,] for name in totals] == [2, 2, 0]
     assert found["partition_under_replicated", "t", "0"] == 1
     assert (found["partition_replicas", "t", "0"], found["partition_in_sync_replicas", "t", "0"]) == (3, 2)
-
-
-def test_what_cannot_be_read_is_named_and_the_rest_is_measured(log, monkeypatch):
-    log.create("u")
-    topic = log.log.topic
-
-    def damaged(name):
-        if name == "u":
-            raise CorruptObject("an entry", "it is cut")
-        return topic(name)
-
-    def away(**_):
-        raise StoreUnavailable("/log", "", "it is away")
-
-    monkeypatch.setattr(log.log, "topic", damaged)
-    found = measured(log.log, ("topic u", CorruptObject))
-    assert (found["unreadable", "topic", "u"], found["consumer_group_lag", "g", "t", "0"]) == (1, 2)
-    monkeypatch.setattr(log.log, "open", away)
-    found = measured(log.log, ("the cluster", StoreUnavailable))
-    assert {key: value for key, value in found.items() if not key[0].startswith("store_")} == {("up",): 0}
 
 
 def test_requests_are_those_of_stores_that_count_them(log, monkeypatch):

@@ -7,7 +7,6 @@ import pytest
 from pyspark_log import Consumer, Producer
 from pyspark_log.options import IgnoredOptionWarning
 from pyspark_log.options.clients import parse_consumer, parse_producer, parse_worker
-from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster
 
 
@@ -17,12 +16,6 @@ def producer(config=None, **keywords):
 
 def consumer(config=None, **keywords):
     return parse_consumer(config, keywords)
-
-
-def test_the_defaults_of_clients_are_in_seconds_and_bytes():
-    found = producer()
-    assert (found.linger, found.batch_size, found.max_block, found.retry) == (0.005, 2**22, 60, RetryPolicy())
-    assert (found.compression, consumer().rack, consumer().group) == (None, "", None)
 
 
 def test_options_are_given_in_a_dict_or_as_keywords_and_one_that_is_none_is_not_set():

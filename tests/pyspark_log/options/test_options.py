@@ -13,12 +13,6 @@ from tests.support.pyspark_log.parsed_options import READ, batch, refusal, strea
 ALL = (SourceOptions, SinkOptions, ProducerOptions, ConsumerOptions, WorkerOptions)
 
 
-def test_each_default_is_a_value_that_its_option_takes():
-    for option in (each for options in ALL for each in options.declared):
-        if option.default not in {None, REQUIRED}:
-            option.value.read(option.default)
-
-
 @pytest.mark.parametrize("options", ALL)
 def test_no_name_means_two_options(options):
     for kind in (SOURCE | SINK | {Kind.PRODUCER}) - {Kind.READ}:
@@ -33,13 +27,6 @@ def test_parsed_options_survive_pickle_and_are_frozen():
         assert pickle.loads(pickle.dumps(parsed)) == parsed
         with pytest.raises(AttributeError):
             parsed.path = "elsewhere"
-
-
-def test_names_are_found_in_any_case_and_stand_in_messages_as_the_docs_spell_them():
-    assert stream(MAXOFFSETSPERTRIGGER="5").max_offsets_per_trigger == 5
-    error = refusal(stream, maxoffsetspertrigger="x")
-    assert error.option == "maxOffsetsPerTrigger"
-    assert str(error).endswith("is 'x': it is not a whole number; expected a whole number, 1 or more")
 
 
 @pytest.mark.parametrize(
@@ -84,19 +71,6 @@ class TestNotKnownYetWhetherBatchOrStream:
         assert max(map(len, said.splitlines())) <= 120
         assert set(there) == set(names(Kind.SOURCE_STREAM)) | set(names(Kind.SOURCE_BATCH))
         assert len(there) == len(set(there))
-
-    @pytest.mark.parametrize(
-        ("more", "said"),
-        [
-            ({"path": ""}, "option path is ''"),
-            ({"acks": "1"}, "option acks is for a batch write or a streaming write, not for a read; remove it"),
-            ({"maxoffsetspertrigger": "0"}, "option maxOffsetsPerTrigger is '0': "),
-            ({"versionasof": "-1"}, "option versionAsOf is '-1': "),
-            ({"minoffsetspertrigger": "5", "maxoffsetspertrigger": "2"}, "option minOffsetsPerTrigger is 5"),
-        ],
-    )
-    def test_what_no_read_takes_is_refused(self, more, said):
-        assert said in str(refusal(check_source, READ | more))
 
     def test_what_one_of_them_takes_passes_and_what_has_no_effect_is_not_told_twice(self):
         for more in ({"versionasof": "1"}, {"startingoffsets": "latest"}, {"kafka.bootstrap.servers": "x"}):

@@ -3,24 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX
-from pyspark_log_coordinator.retry import RetryPolicy
 from tests.support.pyspark_log.parsed_options import refusal, stream, write
-
-
-@pytest.mark.parametrize("streaming", [True, False])
-def test_the_defaults_of_a_write_are_kafkas(streaming):
-    found = write(streaming=streaming)
-    assert (found.topic, found.acks, found.compression, found.max_message_bytes) == (None, "all", None, 1_048_588)
-    assert (found.auto_create_topics, found.num_partitions, found.replication_factor) == (True, 1, None)
-    assert (found.txn_app_id, found.dead_letter_topic, found.merge_schema, found.has_columns) == (
-        None,
-        None,
-        False,
-        False,
-    )
-    assert found.retry == RetryPolicy(
-        retries=2**31 - 1, retry_backoff_ms=100, delivery_timeout_ms=120_000, session_timeout_ms=9_000
-    )
 
 
 def test_values_are_read():

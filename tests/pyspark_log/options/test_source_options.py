@@ -137,13 +137,6 @@ def test_a_place_that_cannot_be_used_is_refused(option, text, reason):
     assert (error.option, reason in str(error)) == (option, True)
 
 
-def test_a_batch_read_ends_at_a_word_offsets_or_times():
-    assert batch(endingoffsets="latest").ending == Latest()
-    assert batch(endingoffsets='{"t":{"0":5,"1":-1}}').ending == SpecificOffsets({"t": {0: 5, 1: -1}})
-    assert batch(endingoffsets='{"t":"latest"}').ending == SpecificOffsets({}, {"t": -1})
-    assert batch(endingoffsetsbytimestamp='{"t":{"0":7}}').ending == Timestamps({"t": {0: 7}})
-
-
 def test_an_end_names_the_partitions_and_topics_that_the_start_names():
     said = str(refusal(batch, startingoffsets='{"t":{"0":1,"1":1}}', endingoffsets='{"t":{"0":5}}'))
     assert said.endswith("must name the same topics and partitions, but only one names t-1")

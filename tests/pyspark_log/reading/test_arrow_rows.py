@@ -27,11 +27,6 @@ def test_a_part_of_a_batch_has_its_own_rows_headers(written, data):
     assert read(part).to_pylist() == [each or None for each in written[first : first + count]]
 
 
-def test_headers_without_empty_lists_are_not_copied():
-    stored = record([b"v"] * 3, headers=[None, [HEADER], [NAMELESS]])
-    assert read(stored).buffers()[1].address == stored.column("headers").buffers()[1].address
-
-
 def test_a_null_may_hide_headers():
     hidden = pa.ListArray.from_arrays(
         pa.array([0, 1, 2, 2], pa.int32()),

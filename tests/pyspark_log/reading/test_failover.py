@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_log.reading import failover
 from pyspark_log.reading.failover import lane_of
-from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.reading.planning import find_again
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.audit.verify import verify, verify_cluster
 from pyspark_log_coordinator.backup import backup
@@ -169,13 +169,6 @@ def test_a_node_that_fails_during_the_read_loses_no_row_and_is_avoided(topic, ca
     assert reads(topic) == {"1": BATCHES}
 
 
-def test_a_node_that_lost_its_files_is_asked_once_in_a_task_and_again_in_the_next(topic):
-    lose(topic, "0")
-    for _ in range(2):
-        assert read(topic, planned(topic)) == ROWS
-        assert reads(topic) == {"0": 1, "1": BATCHES}
-
-
 def test_a_node_is_trusted_again_after_some_time(topic, monkeypatch, caplog):
     began, passed = time.monotonic, 0.0
     monkeypatch.setattr(time, "monotonic", lambda: began() + passed)
@@ -193,16 +186,6 @@ def test_a_node_is_trusted_again_after_some_time(topic, monkeypatch, caplog):
 
 
 # All of them fail
-
-
-def test_if_all_copies_are_damaged_the_error_is_the_leaders(topic):
-    split = planned(topic)
-    for node in ALL:
-        damage(topic, node, file_key(topic, 20))
-    got = []
-    with pytest.raises(CorruptObject, match=r"topic 't', partition 0, offsets 20 to 20 \(/cluster/"):
-        read(topic, split, got.append)
-    assert 0 < max(got) <= 20
 
 
 def test_if_no_node_answers_the_error_is_the_leaders(topic):
@@ -301,9 +284,6 @@ def test_a_node_that_hangs_is_asked_last_and_not_waited_for_if_the_others_fail(h
     assert read(hanging, planned(hanging)) == ROWS
 
 
-# One node
-
-
 # Which node is read
 
 
@@ -325,13 +305,6 @@ def order(topic, rack=""):
     return [each.node for each in planned(topic, rack=rack).nodes]
 
 
-def test_the_leader_comes_first_unless_a_node_is_in_the_readers_rack(racks):
-    assert order(racks) == ["0", "1", "2", "3"]
-    assert order(racks, "east") == ["1", "3", "0", "2"]
-    assert order(racks, "west") == ["2", "0", "1", "3"]
-    assert order(racks, "nowhere") == ["0", "1", "2", "3"]
-
-
 def test_the_node_of_the_readers_rack_is_the_one_that_is_read(racks):
     split = planned(racks, rack="west")
     assert find_again(racks.log, split, 0) == split
@@ -345,26 +318,6 @@ def test_fenced_and_missing_nodes_come_last(racks):
     racks.log.cluster.submit(FenceNode("1"))
     racks.log.missing_nodes = {"0": LogError("gone")}
     assert order(racks, "east") == ["3", "2", "1", "0"]
-
-
-def test_only_holders_are_asked_for_a_file():
-    topic = ReplicatedTopic(Stores(Fallible))
-    topic.append({0: [b"a"]}, on=ALL, acks="all")
-    topic.append({0: [b"b"]}, on=["0", "2"], acks="all")
-    topic.append({0: [b"c"]}, on=["0"])
-    split = planned(topic, 0, 3)
-    names = {key: [each.node for each in split.holders(key)] for key in split.files.values()}
-    assert list(names.values()) == [["0", "1", "2"], ["0", "2"], ["0"]]
-    lose(topic, "0")
-    assert read(topic, planned(topic, 0, 2)) == [b"a", b"b"]
-    assert "1" in reads(topic)
-
-
-def test_a_former_incarnation_holds_nothing(topic):
-    state = topic.handle.journal.state
-    topic.handle.journal.state = msgspec.structs.replace(state, incarnations={**state.incarnations, "1": "former"})
-    split = split_of(topic.handle, Range("t", 0, 0, BATCHES))
-    assert [each.node for each in split.nodes] == ["0", "2"]
 
 
 # On disks, as Spark reads
@@ -424,25 +377,6 @@ def test_a_leaderless_partition_is_read_from_the_nodes_that_answer(disks, leader
     detector.look(handle)
     assert handle.refresh().partitions[0].leader == "1"
     assert [row["value"] for row in stream.batch()] == [b"c"]
-
-
-@pytest.mark.parametrize("fails", [True, False])
-def test_rows_that_were_read_and_then_cut_are_a_loss_even_if_others_took_their_offsets(disks, leaderless, fails):
-    (disks / "1.away").rename(disks / "1")
-    fail = {"failOnDataLoss": str(fails).lower()}
-    stream = direct.Stream(disks / "0", subscribe="u", startingOffsets="earliest", **fail)
-    assert [row["value"] for row in stream.batch()] == [b"a", b"b", b"c"]
-    (disks / "1").rename(disks / "1.away")
-    detector, handle = leaderless
-    detector.look(handle)
-    handle.submit(ElectLeaders(live(handle), detector.unreachable, unclean=True))
-    PlainLog(disks / "0").append("u", {0: [b"d", b"e"]})
-    assert handle.refresh().partitions[0].high_watermark == 4
-    if fails:
-        with pytest.raises(DataLoss, match="offset 3 of epoch 1 was truncated, that epoch ends at 2"):
-            stream.batch()
-    else:
-        assert [(row["offset"], row["value"]) for row in stream.batch()] == [(2, b"d"), (3, b"e")]
 
 
 def test_a_version_of_which_rows_were_cut_has_no_others_in_their_places(disks, leaderless):

@@ -1,13 +1,10 @@
 """Reading segments and finding positions by time, with damaged copies and unreachable nodes."""
 
-import re
-
 import pytest
 
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import ObjectMissing, StoreUnavailable
-from pyspark_log_storage.files import index
+from pyspark_log_storage.errors import StoreUnavailable
 from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.segments import segment
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -66,19 +63,6 @@ def test_the_only_whole_log_is_scanned_if_no_index_is_whole(topic):
     assert read(topic, planned(topic)) == ROWS
 
 
-def test_a_segment_that_was_cut_on_one_node_is_read_from_another(topic):
-    key = rolled(topic, 20)
-    damaged = store(topic, "0")
-    whole = damaged.read(layout.segment_file(key))
-    # Between two chunks, where nothing but the journal says that more is to come.
-    damaged.put(layout.segment_file(key), whole[: segment.scan(damaged, key)[11].position])
-    if layout.is_parquet(key):
-        damaged.delete(f"{key}.index")
-    else:
-        damaged.put(f"{key}.index", index.encode(key, segment.scan(damaged, key)))
-    assert read(topic, planned(topic)) == ROWS
-
-
 # Positions
 
 
@@ -103,10 +87,3 @@ def test_a_position_by_time_is_found_on_another_node(rolls, trouble):
         store(topic, "0").error = StoreUnavailable
     assert offsets_of_times(topic, 0) == 0
     assert offsets_of_times(topic, 1) is None
-
-
-def test_a_position_by_time_that_no_node_can_give_is_the_leaders_error(topic):
-    for node in ALL:
-        lose(topic, node)
-    with pytest.raises(ObjectMissing, match=re.escape(store(topic, "0").url)):
-        offsets_of_times(topic, 0)

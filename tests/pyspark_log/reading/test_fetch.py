@@ -26,15 +26,6 @@ def values(found):
     return [value for _, batch in found for value in batch.column("value").to_pylist()]
 
 
-def test_a_range_is_cut_out_of_its_chunks():
-    log = PlainLog()
-    log.create("t")
-    for batch in range(5):
-        log.append("t", {0: [b"%d" % (batch * 10 + row) for row in range(10)]})
-    for start, end in [(0, 50), (3, 7), (9, 11), (25, 50), (0, 1), (49, 50)]:
-        assert values(rows_of(log, "t", start, end)) == [b"%d" % i for i in range(start, end)]
-
-
 def test_small_chunks_are_joined_to_batches_that_stay_small():
     log = PlainLog()
     log.create("t")
@@ -53,17 +44,6 @@ def test_large_rows_are_not_joined_beyond_a_few_megabytes():
     found = rows_of(log, "t", 0, 4)
     assert len(found) == 4
     assert values(found) == big
-
-
-def test_chunks_with_and_without_headers_are_read_in_order():
-    log = PlainLog()
-    log.create("t")
-    for number in range(6):
-        headers = [[{"key": "h", "value": b"%d" % number}]] if number % 2 else None
-        log.append_rows("t", Rows(record([b"%d" % number], headers=headers), None, None))
-    found = rows_of(log, "t", 0, 6)
-    assert [first for first, _ in found] == list(range(6))
-    assert values(found) == [b"%d" % number for number in range(6)]
 
 
 def test_micro_batches_out_of_one_chunk_read_it_once():
@@ -140,13 +120,6 @@ def test_another_chunk_in_a_chunks_place_is_an_error(stored):
 
 def batch(number):
     return pa.record_batch([pa.array([number] * 100, pa.int64())], names=["n"])
-
-
-def test_a_taken_chunk_is_removed():
-    recent = RecentChunks()
-    recent.keep("a", batch(1))
-    assert recent.take("a") == batch(1)
-    assert recent.take("a") is None
 
 
 def test_the_least_recently_kept_chunks_are_evicted():

@@ -3,8 +3,7 @@ import random
 
 import pytest
 
-from pyspark_log.reading.planning import Range, divide, split_of
-from tests.support.plain_log import PlainLog
+from pyspark_log.reading.planning import Range, divide
 
 
 def ranges(*rows):
@@ -40,13 +39,3 @@ def test_the_splits_hold_every_row_once_and_in_order(seed):
         rows = [row for part in mine for row in range(part.start, part.end)]
         assert rows == list(range(each.start, each.end))
     assert all(part.rows > 0 for part in divided)
-
-
-def test_a_split_names_only_the_chunks_and_files_that_it_needs():
-    log = PlainLog()
-    handle = log.create("t", 2)
-    for batch in range(4):
-        log.append("t", {0: [b"%d-%d" % (batch, row) for row in range(3)], 1: [b"other"]})
-    split = split_of(handle, Range("t", 0, 4, 9))
-    assert [chunk.base_offset for chunk in split.chunks] == [3, 6]
-    assert sorted(split.files) == sorted({chunk.file for chunk in split.chunks})

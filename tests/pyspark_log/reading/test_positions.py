@@ -103,16 +103,6 @@ def test_positions_of_other_partitions_are_an_error_that_names_their_option(path
         found(path, **{option: f'{{"t":"{word}","u":"{word}"}}'})
 
 
-def test_a_time_finds_the_first_late_row_among_rows_out_of_order(tmp_path):
-    log = PlainLog(tmp_path)
-    log.create("t")
-    for times in ([NOON_MS + 50, NOON_MS], [NOON_MS + 10, NOON_MS + 20], [NOON_MS + 60, NOON_MS + 5]):
-        log.append("t", {0: [b"%d" % (time - NOON_MS) for time in times]}, times)
-    rows = read(tmp_path, subscribe="t", startingTimestamp=NOON_MS + 51)
-    assert [row["value"] for row in rows] == [b"60", b"5"]
-    assert len(read(tmp_path, subscribe="t", startingTimestamp=NOON_MS + 15)) == 6
-
-
 GLOBAL = {"startingTimestamp": str(NOON_MS + 5000)}
 BY_PARTITION = {"startingOffsetsByTimestamp": f'{{"t":{{"0":{NOON_MS + 3000},"1":{NOON_MS},"2":0}}}}'}
 OFFSETS = {"startingOffsets": '{"t":{"0":1,"1":0,"2":0}}'}
@@ -200,8 +190,3 @@ def test_an_end_before_the_start_is_an_error_also_between_offsets_and_times(path
     with pytest.raises(InvalidOption, match=f"topic 't', partition 0: {message}") as caught:
         found(path, **options, **LATEST_STRATEGY, failOnDataLoss=loss)
     assert caught.value.option == next(name for name in options if name.startswith("ending"))
-
-
-def test_an_end_at_the_start_reads_nothing(path):
-    assert found(path, startingOffsets='{"t":{"0":1,"1":1,"2":0}}', endingTimestamp=NOON_MS + 1000) == {}
-    assert found(path, startingTimestamp=NOON_MS, endingTimestamp=NOON_MS, **LATEST_STRATEGY) == {}

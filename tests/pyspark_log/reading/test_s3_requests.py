@@ -8,8 +8,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from pyspark_log.opening import forget_logs, open_log, own_log
-from pyspark_log_storage.errors import UnknownTopic
+from pyspark_log.opening import forget_logs, open_log
 from pyspark_log_storage.stores.request_counts import counts_of
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.support.direct import Stream, source
@@ -97,21 +96,3 @@ def test_a_micro_batch_that_is_read_costs_one_list(topic):
         assert len(stream.batch()) == 1000
         puts, lists, _ = topic.requests()
         assert (puts, lists) == (0, 1)
-
-
-def test_a_topic_that_another_process_makes_deletes_or_makes_again_is_noticed_at_once(topic):
-    other = open_other(topic)
-    other.create_topic("new", 1)
-    assert open_log(topic.url, topic.options).topic("new").topic_id == other.topic("new").topic_id
-    other.delete_topic("new")
-    with pytest.raises(UnknownTopic):
-        open_log(topic.url, topic.options).topic("new")
-    again = other.create_topic("new", 2)
-    assert open_log(topic.url, topic.options).topic("new").topic_id == again.topic_id
-
-
-def open_other(topic):
-    """Return the log as another process sees it."""
-    log = own_log(topic.url, topic.options)
-    log.open(create=False)
-    return log

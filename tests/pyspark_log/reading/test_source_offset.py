@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log.reading import source_offset
-from pyspark_log.reading.source_offset import INITIAL, Position, SourceOffset, TopicPositions, parse, to_json
+from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPositions, parse, to_json
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, NewerFormat
 
 OFFSET = SourceOffset(
@@ -14,15 +14,6 @@ OFFSET = SourceOffset(
         "a": TopicPositions("id-a", {0: Position(2**62, 4)}),
     }
 )
-TEXT = (
-    '{"version": 1, "topics": {"a": {"id": "id-a", "end": {"0": [4611686018427387904, 4]}}, '
-    '"b": {"id": "id-b", "end": {"2": [5, 0], "10": [7, 1]}, "begin": {"2": [3, 0]}}}}'
-)
-
-
-def test_an_offset_is_always_the_same_text():
-    assert json.dumps(to_json(OFFSET)) == TEXT
-    assert parse(json.loads(json.dumps(INITIAL))).initial
 
 
 def test_a_batch_begins_where_its_predecessor_ended_unless_it_has_a_begin():

@@ -74,11 +74,6 @@ def test_a_truncated_offset_is_a_loss_or_the_end_of_its_epoch(log):
         within(partition, ("t", 0), Position(3, 0), fail_on_data_loss=True)
 
 
-def test_a_partition_that_continues_elsewhere_than_its_last_batch_ended_says_so(log):
-    starts = go_on(ended(log, {0: 5, 1: 1}), now(log), fail_on_data_loss=False)
-    assert starts == {("t", 0): Start(Position(3, 0), explicit=True), ("t", 1): Start(Position(1, 0), explicit=False)}
-
-
 def test_a_committed_offset_that_was_truncated_is_a_loss(log):
     partition = msgspec.structs.replace(now(log).partition("t", 0), epoch_starts=((0, 0), (1, 2)), leader_epoch=1)
     with pytest.raises(DataLoss, match="offset 3 of epoch 0 was truncated, that epoch ends at 2"):

@@ -341,9 +341,3 @@ def test_a_query_whose_log_has_lost_its_newest_entry_fails_unless_it_takes_over(
     write(path, 3, txnAppId="app", txnTakeOver="true")
     write(path, 4, txnAppId="app")
     assert rows(path) == 3
-
-
-def test_a_query_whose_rows_name_their_topics_does_not_send_every_batch_to_each(path):
-    for batch_id, topic in enumerate("tut"):
-        write(path, batch_id, [{"topic": topic, "value": b"v"}], frame=NAMED, topic=None)
-    assert rows(path) == 2

@@ -60,12 +60,6 @@ def test_the_first_write_creates_a_topic_with_the_frames_columns(path):
     assert rows(path, "topic", "partition", "offset", "id", "at", "s") == [("t", 0, 0, 1, NOON, {"x": 5})]
 
 
-def test_columns_are_taken_by_name_and_missing_ones_are_null(typed):
-    write(typed, "NAME STRING, id INT", [{"NAME": "a", "id": 1}])
-    write(typed, "id SMALLINT", [{"id": 2}])
-    assert sorted(rows(typed, "id", "name")) == [(1, "a"), (2, None)]
-
-
 def test_fields_of_structs_are_taken_by_name_too_in_upper_or_lower_case(path):
     field, items = "s STRUCT<a: INT, b: STRING>", "l ARRAY<STRUCT<x: INT>>, m MAP<STRING, STRUCT<x: INT>>"
     row = {"s": {"a": 1, "b": "one"}, "l": [{"x": 1}], "m": {"k": {"x": 1}}}
@@ -79,11 +73,6 @@ def test_fields_of_structs_are_taken_by_name_too_in_upper_or_lower_case(path):
         ({"a": 3, "b": None, "c": 4},),
     ]
     assert rows(path, "l", "m")[1] == ([{"x": 2}], [("k", {"x": 2})])
-
-
-def test_partition_and_timestamp_are_those_of_the_row(typed):
-    write(typed, "id INT; +partition; +timestamp; +topic", [{"id": 1, "partition": 1, "timestamp": NOON, "topic": "x"}])
-    assert rows(typed, "id", "partition", "timestamp") == [(1, 1, NOON)]
 
 
 @pytest.mark.parametrize(
@@ -125,14 +114,6 @@ VOID, COLLATION = StructField("name", NullType()), StructField("name", StringTyp
 def test_a_frame_that_does_not_fit_is_refused_before_a_row_is_read(typed, frame, error):
     with pytest.raises(InvalidRecord, match=f"topic 't': {error}"):
         write(typed, frame)
-
-
-def test_merge_schema_adds_columns_and_widens_numbers(typed):
-    write(typed, "id INT, name STRING", [{"id": 1, "name": "a"}])
-    write(typed, "id BIGINT, at DATE", [{"id": 2**40, "at": NOON.date()}], mergeSchema="true")
-    write(typed, "id INT, name STRING", [{"id": 3, "name": "c"}])
-    assert sorted(rows(typed, "id", "name", "at")) == [(1, "a", None), (3, "c", None), (2**40, None, NOON.date())]
-    assert source(typed, subscribe="t").schema()["id"].nullable is False
 
 
 def test_the_nodes_know_a_new_column_before_a_task_writes_rows_with_it(typed):

@@ -3,7 +3,6 @@
 from functools import partial
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_log.opening import forget_logs
 from pyspark_log_coordinator.group.joining import JoinGroup
@@ -130,16 +129,6 @@ def test_a_running_query_takes_up_a_rewind_with_its_next_batch(log, stream):
     assert committed(log) == {0: 10, 1: 10}
 
 
-def test_a_rewind_to_the_end_skips_rows(log, stream):
-    query = stream(**IN_GROUP, startingOffsets="earliest")
-    query.batch(ReadMaxRows(4))
-    append(log, range(10, 100))
-    rewind(log, {0: 100, 1: 100})
-    assert query.batch() == []
-    append(log, [100])
-    assert numbers(query.batch()) == [100]
-
-
 def test_rows_that_are_written_while_a_batch_is_planned_may_be_skipped_by_a_rewind(log, stream, monkeypatch):
     commit(log, 3)
     query, refresh = stream(**FROM_GROUP), GroupHandle.refresh
@@ -176,22 +165,6 @@ def test_the_batch_after_a_rewind_is_repeated_exactly(log, stream):
     replay = stream(**IN_GROUP, start=query.start)
     assert replay.between(before, query.start) == rows
     assert numbers(replay.batch()) == list(range(11)), "the later rewind"
-
-
-def test_a_new_query_is_not_moved_by_rewinds_from_before(log, stream):
-    rewind(log, {0: 3, 1: 3})
-    query = stream(**IN_GROUP, startingOffsets="latest")
-    query.batch()
-    append(log, [10])
-    assert numbers(query.batch()) == [10]
-
-
-def test_a_commit_that_a_rewind_has_overtaken_changes_nothing(log, stream):
-    query = stream(**IN_GROUP, startingOffsets="earliest")
-    query.batch()
-    rewind(log, {0: 2})
-    query.reader.latestOffset(query.start, query.limit)
-    assert log.log.group("g").refresh().committed(topic_id(log), 0).offset == 2
 
 
 def test_a_group_whose_members_share_the_work_takes_no_offsets_of_a_query(log, stream):

@@ -53,12 +53,6 @@ def test_the_next_row_is_seen_within_the_longest_pause(cluster):
         assert until_a_row(cluster, stream, POLLING_SECONDS) <= 0.2, "while rows come it looks at once"
 
 
-def test_a_query_that_has_to_be_fresher_pays_for_it(cluster):
-    stream = idle(cluster, POLLING_SECONDS, **{"fetch.max.wait.ms": 500})
-    assert 100 <= sum(cluster.in_a_minute(stream.batch, POLLING_SECONDS).values()) <= 130
-    assert until_a_row(cluster, stream, POLLING_SECONDS) <= 0.7
-
-
 def test_the_pauses_do_not_delay_the_end_of_max_trigger_delay(cluster):
     options = {"minOffsetsPerTrigger": 10, "maxTriggerDelay": "37s"}
     stream = idle(cluster, POLLING_SECONDS, **options)

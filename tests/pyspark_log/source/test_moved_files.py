@@ -49,13 +49,6 @@ def values(split):
     return [value for batch in read_split(split, VALUE) for value in batch.column("value").to_pylist()]
 
 
-def test_rows_that_were_moved_are_found_again(log):
-    split = planned(log)
-    move(log)
-    assert list(log.log.store.list(f"topics/t/{split.split.topic_id}/append/")) == []
-    assert values(split) == [b"%d" % number for number in range(10)]
-
-
 def test_a_read_goes_on_though_its_files_are_moved_several_times(log):
     rows = [random.Random(number).randbytes(40_000) for number in range(6)]  # which a roll does not join
     handle = log.create("u", file_delete_delay_ms=0)
@@ -106,15 +99,6 @@ def test_a_query_that_may_lose_rows_goes_on_with_the_rest(log, caplog, before):
     assert f"offsets 0 to {before - 1} expired or were deleted" in caplog.text
 
 
-def test_rows_behind_those_that_expired_keep_their_offsets(log):
-    stream = read_by_tasks(log)
-    [split] = stream.reader.partitions(stream.start, stream.reader.latestOffset(stream.start, stream.limit))
-    log.log.topic("t").submit(DeleteRecords(0, 5))
-    log.log.store.delete([*split.split.files.values()][2])
-    rows = [row for batch in stream.reader.read(split) for row in batch.select(["offset", "value"]).to_pylist()]
-    assert rows == [{"offset": number, "value": b"%d" % number} for number in (0, 1, 5, 6, 7, 8, 9)]
-
-
 @pytest.mark.parametrize("then", ["nothing", "created again", "deletion interrupted"])
 def test_a_query_that_may_lose_rows_goes_on_without_a_topic_that_was_deleted(log, caplog, then):
     stream = read_by_tasks(log)
@@ -131,16 +115,3 @@ def test_a_query_that_may_lose_rows_goes_on_without_a_topic_that_was_deleted(log
         log.log.store.delete(key)
     assert values(split) == []
     assert "continuing with the rest" in caplog.text
-
-
-def test_rows_of_a_topic_that_was_deleted_and_created_again_are_data_loss(log):
-    split = planned(log)
-    log.delete("t")
-    handle = log.create("t")
-    for number in range(10):
-        log.append("t", {0: [b"other %d" % number]})
-    assert handle.topic_id != split.split.topic_id
-    for key in list(log.log.store.list(f"topics/t/{split.split.topic_id}/append/")):
-        log.log.store.delete(key)
-    with pytest.raises(DataLoss, match="created again"):
-        values(split)

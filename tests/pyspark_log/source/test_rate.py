@@ -45,20 +45,6 @@ def test_the_lower_of_the_limits_in_rows_and_in_bytes_applies(log):
     assert sizes(stream) == [2, 2, 150, 150, 100]
 
 
-def test_available_now_ends_inside_a_segment_with_a_limit_in_bytes(log):
-    log.create("u", 2)
-    log.append("u", {0: [b"a"] * 10, 1: [b"b"] * 20})
-    stream = Stream(log.path, subscribe="u", startingOffsets="earliest", maxBytesPerTrigger="1m")
-    stream.reader.prepareForTriggerAvailableNow()
-    assert len(stream.batch()) == 30
-    log.append("u", {0: [b"late"], 1: [b"late"]})
-    handle = log.log.topic("u")
-    handle.submit(AlterConfig({"flush.messages": "1"}))
-    topic_roll.roll_and_merge(handle)
-    assert [len(each.segments) for each in log.log.topic("u").journal.state.partitions] == [1, 1]
-    assert stream.batch() is None
-
-
 def test_rows_of_a_segment_count_as_equally_large(log):
     handle = log.log.topic("t")
     handle.submit(AlterConfig({"flush.messages": "1"}))
@@ -75,10 +61,3 @@ def test_each_partition_has_a_limit_of_its_own(log):
     stream = Stream(log.path, subscribe="u", startingOffsets="earliest", maxOffsetsPerTriggerPerPartition=3)
     assert values(stream.batch()) == {0: [b"a", b"b", b"c"], 1: [b"e"]}
     assert values(stream.batch()) == {0: [b"d"]}
-
-
-def test_a_backlog_of_the_minimum_is_read_though_a_limit_makes_the_batch_smaller(log):
-    limits = {"minOffsetsPerTrigger": 300, "maxTriggerDelay": "10m", "maxOffsetsPerTriggerPerPartition": 50}
-    stream = earliest(log, **limits)
-    stream.batch()
-    assert len(stream.batch()) == 50

@@ -6,24 +6,20 @@
 import sys
 import threading
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_log import opening
 from pyspark_log.reading import stream_planner
-from pyspark_log.reading.limits import Piece, are_few
 from pyspark_log.source import splits
 from pyspark_log.source.readers import StreamReader
 from pyspark_log.source.splits import SmallBatch, SplitPartition
-from pyspark_log.writing.rows import Rows
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import ObjectMissing
 from tests.support.counted_bucket import CountedCluster
 from tests.support.direct import Stream, source
-from tests.support.plain_log import PlainLog, record
+from tests.support.plain_log import PlainLog
 from tests.support.pyspark_log.typed_frames import write
 
 PARTITIONS = 4
@@ -79,13 +75,6 @@ def test_a_task_has_no_more_rows_than_it_may(log):
     assert planned(stream(log, maxRecordsPerPartition=23))[0] == ITS_OWN_TASK_EACH
 
 
-def test_a_batch_that_the_trigger_limits_is_small_though_the_backlog_is_not(log):
-    made = stream(log, maxOffsetsPerTrigger=4, maxRecordsOnDriver=4)
-    assert planned(made)[0] == ONE_TASK
-    made.reader.prepareForTriggerAvailableNow()
-    assert [len(each) for each in iter(made.batch, None)] == [4] * 6
-
-
 def test_tasks_read_rows_that_are_large_as_stored(log, monkeypatch):
     monkeypatch.setattr(stream_planner, "SMALL_STORED_BYTES_MAX", 500)
     assert planned(stream(log))[0] == ITS_OWN_TASK_EACH
@@ -101,12 +90,6 @@ def test_tasks_read_few_rows_of_large_chunks(log, monkeypatch):
 def test_tasks_read_rows_that_are_large_in_memory(log, monkeypatch):
     monkeypatch.setattr(splits, "BYTES_MAX", 500)
     assert planned(stream(log))[0] == ITS_OWN_TASK_EACH
-
-
-def test_rows_and_bytes_are_counted_no_further_than_it_takes():
-    assert are_few([Piece(1, 5.0), Piece(2, 5.0)], 3, 10)
-    assert not are_few([Piece(1, 5.0), Piece(2, 5.1)], 3, 10)
-    assert not are_few((Piece(2, 1.0) for _ in iter(int, 1)), 1_000, 10_000)
 
 
 @pytest.mark.parametrize("kind", [StreamReader, type("Derived", (StreamReader,), {})])
@@ -128,32 +111,6 @@ def test_rows_that_the_driver_cannot_read_are_read_by_tasks_which_say_why(log):
     assert [type(each) for each in partitions] == ITS_OWN_TASK_EACH
     with pytest.raises(ObjectMissing, match="topic 't', partition 0, offset 0"):
         list(made.reader.read(partitions[0]))
-
-
-def test_rows_that_have_expired_meanwhile_are_left_out_if_the_query_may_lose_them(log):
-    made = stream(log, failOnDataLoss="false")
-    end = made.reader.latestOffset(made.start, made.limit)
-    for each in range(PARTITIONS):
-        log.log.topic("t").submit(DeleteRecords(each, 6 if each else 4))
-    assert [(row["partition"], row["offset"]) for row in made.between(made.start, end)] == [(0, 4), (0, 5)]
-
-
-def test_a_batch_that_is_repeated_has_the_same_rows_whoever_reads_them(log):
-    made = stream(log)
-    first = made.batch()
-    log.append("t", {0: [b"later"]})
-    for options in ({}, {"maxRecordsOnDriver": 0}):
-        again = stream(log, **options)
-        assert again.between(again.start, made.ends[0]) == first
-
-
-def test_headers_are_handed_over(log):
-    headers = [[{"key": "k", "value": None}, {"key": "l", "value": b"v"}], []]
-    log.append_rows("t", Rows(record([b"with", b"without"], headers=headers), None, pa.array([0, 0], pa.int32())))
-    made = stream(log, includeHeaders="true")
-    kinds, end = planned(made)
-    assert kinds == ONE_TASK
-    assert made.handed_over(made.start, end).column("headers").to_pylist()[6:8] == [headers[0], None]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
-from pyspark_log_storage.errors import DataLoss, InvalidOption, NoCluster, UnknownTopic
+from pyspark_log_storage.errors import DataLoss, InvalidOption, NoCluster
 from tests.support.direct import Stream, values
 from tests.support.plain_log import PlainLog
 
@@ -84,15 +84,6 @@ def test_few_rows_wait_for_more(log):
     assert len(stream.batch()) == 3
 
 
-def test_a_topic_that_a_pattern_finds_later_is_read_from_its_first_row(log):
-    stream = Stream(log.path, subscribePattern="t.*", startingOffsets="latest")
-    assert stream.batch() == []
-    log.create("t-new", 2)
-    log.append("t-new", {0: [b"first"]})
-    log.append("t-new", {1: [b"second"]})
-    assert values(stream.batch()) == {0: [b"first"], 1: [b"second"]}
-
-
 def test_a_topic_that_is_not_subscribed_for_some_time_is_read_on_where_it_was(log):
     log.create("u", 2)
     log.append("u", {0: [b"u0", b"u1"], 1: [b"v0"]})
@@ -113,23 +104,9 @@ def test_a_topic_that_is_not_subscribed_for_some_time_is_read_on_where_it_was(lo
     assert values(again.batch()) == {0: [b"ut+", b"ut++"]}
     assert again.start["topics"]["u"]["begin"] == {"0": [2, 0], "1": [1, 0]}
     assert "away" not in again.start
-
-
-def test_rows_that_expire_while_their_topic_is_not_subscribed_are_a_loss_when_it_is_again(log):
-    log.create("u")
-    log.append("u", {0: [b"u0"]})
-    earlier = earliest(log, subscribe="t,u")
-    earlier.batch()
-    log.append("t", {0: [b"t+"]})
-    log.append("u", {0: [b"u1", b"u2"]})
-    without = Stream(log.path, earlier.start, subscribe="t", failOnDataLoss="false")
-    without.batch()
-    log.log.topic("u").submit(DeleteRecords(0, 2))
-    with pytest.raises(DataLoss, match="topic 'u', partition 0: offset 1 has expired"):
-        Stream(log.path, without.start, subscribe="t,u").batch()
     log.delete("u")
-    log.append("t", {0: [b"t++"]})
-    later = Stream(log.path, without.start, subscribe="t")
+    log.append("t", {0: [b"t+++"]})
+    later = Stream(log.path, start, subscribe="t")
     later.batch()
     assert "away" not in later.start, "a topic that was deleted is forgotten"
 
@@ -174,27 +151,6 @@ def test_a_checkpoint_of_kafka_is_named_with_the_offsets_that_continue_it(log):
     assert values(earliest(log, startingOffsets=starting).batch()) == {0: [b"a5", b"a6", b"a7"]}
 
 
-def test_a_named_topic_that_does_not_exist_is_an_error(log):
-    with pytest.raises(UnknownTopic, match="topic 'x' does not exist"):
-        Stream(log.path, subscribe="t,x").batch()
-
-
-def test_a_replayed_batch_has_the_same_rows(log):
-    stream = Stream(log.path, subscribePattern="t.*", startingOffsets="latest", maxOffsetsPerTrigger=3)
-    initial = stream.start
-    stream.batch()
-    log.append("t", {0: [b"x0", b"x1"], 1: [b"y0", b"y1"]})
-    log.create("t-new")
-    log.append("t-new", {0: [b"n0"]})
-    first = stream.batch()
-    log.append("t", {0: [b"more"] * 50})
-    log.append("t-new", {0: [b"more"] * 50})
-    again = Stream(log.path, subscribePattern="t.*", startingOffsets="latest")
-    assert again.between(initial, stream.ends[0]) == []
-    assert again.between(stream.ends[0], stream.ends[1]) == first
-    assert first
-
-
 def test_batch_0_replays_from_its_own_begin(log):
     stream = Stream(log.path, subscribe="t", startingOffsets='{"t":{"0":5,"1":-1}}')
     initial = stream.start
@@ -226,18 +182,6 @@ def test_available_now_leaves_a_recreated_topic_to_the_next_run_and_ends_whateve
     assert another.batch() is None
     with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
         Stream(log.path, stream.start, subscribe="t").batch()
-
-
-def test_a_topic_deleted_between_the_start_of_available_now_and_its_first_batch_is_a_loss(log):
-    recreated, deleted = earliest(log), Stream(log.path, subscribePattern="t.*", startingOffsets="earliest")
-    for stream in (recreated, deleted):
-        stream.reader.prepareForTriggerAvailableNow()
-    recreate(log, b"again")
-    with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
-        recreated.batch()
-    log.delete("t")
-    with pytest.raises(DataLoss, match="topic 't' was deleted, so rows"):
-        deleted.batch()
 
 
 def test_available_now_leaves_rows_in_place_of_truncated_ones_to_the_next_run(log):

@@ -42,14 +42,6 @@ def test_of_a_topic_that_another_process_created_a_moment_ago(log, subscription)
     assert columns(log, **subscription) == ("t", ["id"])
 
 
-def test_of_a_topic_that_was_created_again_a_moment_ago(log):
-    create(log, "t", "id BIGINT")
-    assert columns(log, subscribe="t") == ("t", ["id"])
-    create(log, "u").delete_topic("t")
-    create(log, "t")
-    assert columns(log, subscribe="t") is None
-
-
 BEGUN = "open BOOLEAN, n BIGINT"
 
 

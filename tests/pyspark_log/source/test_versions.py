@@ -51,11 +51,6 @@ def test_other_options_narrow_a_version(log):
     assert as_of(log, version, startingOffsets='{"t":{"0":4,"1":1}}') == {}
 
 
-def test_a_future_version_is_an_error_that_names_those_kept(log):
-    with pytest.raises(UnknownVersion, match=f"versions 1 to {newest(log)}"):
-        as_of(log, newest(log) + 1)
-
-
 def test_a_trimmed_version_is_an_error_that_names_those_kept(log, monkeypatch):
     monkeypatch.setattr(journals, "SNAPSHOT_EVERY", 4)
     for i in range(30):
@@ -87,15 +82,6 @@ def test_a_version_whose_rows_were_compacted_with_later_ones_is_a_loss(tmp_path)
         as_of(log, version)
     assert as_of(log, version, failOnDataLoss="false") == {0: [b"2"]}
     assert as_of(log, version, startingOffsets='{"t":{"0":3}}') == {}
-
-
-def test_a_version_that_alone_was_compacted_has_the_newest_row_of_each_key(tmp_path):
-    log = CompactedLog(tmp_path / "compacted")
-    log.add([b"a", b"a", b"b"])
-    version = newest(log)
-    log.clean()
-    log.add([b"a"])
-    assert as_of(log, version) == {0: [b"1", b"2"]}
 
 
 def test_a_version_is_of_one_topic(log):

@@ -50,21 +50,6 @@ def commit(log, *tasks, batch=None, always=None):
     return commit_staged(log.log, tasks, None if batch is None else claim(batch), "all", QUICK, always)
 
 
-def test_all_tasks_of_a_topic_are_one_entry(log):
-    before = log.log.topic("t").journal.number
-    commit(log, task(log, "t", b"a"), [], task(log, "t", b"b"))
-    assert log.log.topic("t").journal.number == before + 1
-    assert rows(log, "t") == 2
-
-
-def test_a_replayed_batch_changes_nothing(log):
-    commit(log, task(log, "t", b"a"), batch=0)
-    number = log.log.topic("t").journal.number
-    commit(log, task(log, "t", b"a"), batch=0)
-    assert log.log.topic("t").journal.number == number
-    assert rows(log, "t") == 1
-
-
 def test_a_repeated_batch_has_the_offsets_that_it_got(log):
     commit(log, task(log, "t", b"before"))
     staged = task(log, "t", b"a", b"b")

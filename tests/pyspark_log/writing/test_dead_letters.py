@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log.writing.dead_letters import HEADERS, DeadLetters
 from pyspark_log.writing.destination import destination_of
-from pyspark_log.writing.rows import WRONG_TOPIC, rows_of
+from pyspark_log.writing.rows import rows_of
 from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -71,18 +71,6 @@ def letters(log):
     return sorted(found)
 
 
-def test_a_row_that_is_too_large_is_a_dead_letter_and_the_others_are_written(log):
-    large = b"x" * (LIMIT + 1)
-    count = write(log, {"value": [b"a", large, b"b"], "partition": pa.array([0, 1, 1], pa.int32())}, topic="t")
-    reason = (
-        b"topic 't': a row of 101 bytes is larger than max.message.bytes (100); raise it for the topic and for the "
-        b"write (max.message.bytes, or max.request.size of a Producer), or write smaller rows"
-    )
-    assert count == 1
-    assert values(log, "t") == [(0, b"a"), (1, b"b")]
-    assert letters(log) == [(large, [], b"t", b"1", b"InvalidRecord", reason)]
-
-
 def test_a_dead_letter_without_a_key_is_refused_by_a_compacted_topic_which_would_drop_it(log):
     log.log.topic("dead").alter_config({"cleanup.policy": "compact"})
     large = b"x" * (LIMIT + 1)
@@ -122,14 +110,6 @@ def test_a_row_with_a_wrong_header_is_a_dead_letter_with_what_can_be_kept_of_it(
         (b"d", [("\N{REPLACEMENT CHARACTER}", b"v")]),
         (b"e", [("h", b"1")]),
     ]
-
-
-def test_a_row_whose_topic_is_not_utf8_is_a_dead_letter(log):
-    topics = pa.array([b"u", b"\xff\xfe", b"u", b"\xc3"], pa.binary()).view(pa.string())
-    assert write(log, {"value": [b"a", b"b", b"c", b"d"], "topic": topics}) == 2
-    assert values(log, "u") == [(0, b"a"), (0, b"c")]
-    assert [(value, topic) for value, _, topic, *_ in letters(log)] == [(b"b", b"\xff\xfe"), (b"d", b"\xc3")]
-    assert {reason for *_, reason in letters(log)} == {WRONG_TOPIC.encode()}
 
 
 def test_a_dead_letter_keeps_key_headers_and_timestamp(log):

@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -57,12 +55,6 @@ def assert_hashes(keys):
         assert key is None or got == plain_murmur2(key)
 
 
-def random_keys(lengths, seed=0):
-    data = np.random.default_rng(seed).bytes(sum(lengths))
-    ends = np.cumsum([0, *lengths])
-    return pa.array([data[first:end] for first, end in pairwise(ends)], pa.binary())
-
-
 @pytest.mark.parametrize("arrow_type", TYPES, ids=str)
 def test_the_hashes_are_kafkas(arrow_type):
     keys = pa.array(list(KAFKAS_ANSWERS), pa.binary()).cast(arrow_type)
@@ -83,17 +75,6 @@ def test_the_size_of_a_block_changes_nothing(keys, rows_max, bytes_max):
         limits.setattr(partitioner, "BLOCK_ROWS_MAX", rows_max)
         limits.setattr(partitioner, "BLOCK_BYTES_MAX", bytes_max)
         assert_hashes(pa.array(keys, pa.binary()))
-
-
-def test_a_few_long_keys_among_short_ones():
-    assert_hashes(random_keys([3, 70_000, 0, 12, 300, 2 * partitioner.BLOCK_BYTES_MAX + 3, 0, 5]))
-    assert_hashes(random_keys([255, 256, 257, 259, 260, 261, 263, 264, 265]))
-
-
-def test_no_keys_empty_keys_and_nulls():
-    assert murmur2(pa.array([], pa.binary())).tolist() == []
-    assert murmur2(pa.array([b"", b""], pa.binary())).tolist() == [plain_murmur2(b"")] * 2
-    assert len(murmur2(pa.nulls(5, pa.binary()))) == 5
 
 
 def test_a_null_that_hides_bytes_does_not_shift_the_keys_after_it():
@@ -118,11 +99,6 @@ def test_explicit_before_key_before_sticky(rows, partitions, sticky, first):
     assert ids.tolist() == [plain_partition(k, p, partitions, sticky) for k, p in rows[first:]]
     without = partition_of(keys, None, partitions, sticky)
     assert without.tolist() == [plain_partition(k, None, partitions, sticky) for k, _ in rows[first:]]
-
-
-@pytest.mark.parametrize("arrow_type", [pa.int8(), pa.int16(), pa.int32(), pa.int64()], ids=str)
-def test_every_integer_type_may_say_the_partition(arrow_type):
-    assert partition_of(pa.nulls(3), pa.array([1, None, 3], arrow_type), 4, 2).tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("wrong", [-1, 4, 2**31 - 1])

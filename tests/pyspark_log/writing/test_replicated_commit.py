@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from pyspark_log.writing.destination import destination_of
-from pyspark_log_coordinator.commit import settling
 from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.log import node_admin
@@ -13,26 +12,13 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_storage.errors import (
     BatchMismatch,
-    NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
-    OutcomeUnknown,
     StoreRefused,
     StoreUnavailable,
     StoreUnwritable,
 )
 from tests.support.memory_store import wipe
 from tests.support.pyspark_log.three_nodes import ALL, QUICK, ThreeNodes, holders
-
-
-def test_a_batch_is_on_all_of_the_isr_and_visible_by_one_entry():
-    topic = ThreeNodes()
-    before = topic.handle.journal.number
-    topic.commit(topic.stage(b"a", b"b"))
-    assert topic.handle.journal.number == before + 1
-    assert holders(topic) == [["0", "1", "2"]]
-    assert (topic.partition.high_watermark, topic.partition.isr) == (2, ALL)
-    key = topic.handle.append_file(topic.handle.journal.state.file(0).name)
-    assert len({topic.disk(node).read(key) for node in ALL}) == 1
 
 
 @pytest.mark.parametrize("lost", ["1", "0"])
@@ -50,20 +36,6 @@ def test_a_node_that_fails_in_the_middle_of_a_batch_costs_no_retry(lost):
     assert topic.partition.leader == left[0]
     assert topic.partition.high_watermark == 1
     assert holders(topic) == [list(left)]
-
-
-def test_below_min_insync_the_batch_is_refused_and_nothing_of_it_is_in_the_log():
-    topic = ThreeNodes(min_insync_replicas=3)
-    destination = destination_of(topic.handle, None, 1000)
-    topic.disk("2").broken = StoreUnavailable
-    staged = topic.write(destination, b"a")
-    with pytest.raises(NotEnoughReplicas, match="2 in-sync replicas hold the batch and min"):
-        topic.commit(staged)
-    assert (topic.partition.log_end, topic.partition.isr) == (0, ALL)
-    topic.disk("2").broken = None
-    topic.refresh()
-    topic.commit(topic.stage(b"a"))
-    assert topic.partition.high_watermark == 1
 
 
 def test_a_refused_batch_is_copied_to_a_node_that_failed_while_it_was_written_and_is_well_again():
@@ -114,19 +86,6 @@ def test_a_damaged_copy_of_a_refused_batch_is_replaced(acks):
     assert (holders(topic), topic.partition.isr) == ([["0", "1", "2"]], ("2", "1", "0"))
 
 
-def test_a_copy_that_was_made_while_its_disk_was_not_mounted_makes_no_holder(monkeypatch):
-    topic = away_for_a_batch()
-    staged = topic.stage(b"b")
-    catch_up.catch_up(topic.handle, "2")
-    assert topic.partition.isr == ALL
-    disk = topic.disk("2")
-    create = disk.create
-    monkeypatch.setattr(disk, "create", lambda key, data: "/append/" in key or create(key, data))
-    topic.commit(staged)
-    assert holders(topic)[-1] == ["0", "1"]
-    assert topic.partition.isr == ("0", "1")
-
-
 def test_a_node_that_was_wiped_after_a_file_was_written_and_is_in_sync_again_gets_the_file():
     topic = ThreeNodes()
     topic.commit(topic.stage(b"a"))
@@ -137,19 +96,6 @@ def test_a_node_that_was_wiped_after_a_file_was_written_and_is_in_sync_again_get
     topic.commit(staged)
     assert topic.partition.isr == ALL
     assert holders(topic) == [["0", "1", "2"]] * 2
-
-
-def test_a_lagging_member_of_the_isr_catches_up_and_stays():
-    topic = ThreeNodes()
-    topic.disk("2").broken_writes = StoreUnwritable
-    topic.commit(topic.stage(b"a", acks="1"), "1")
-    assert topic.partition.log_end_offsets == {"0": 1, "1": 1, "2": 0}
-    topic.disk("2").broken_writes = None
-    before = topic.handle.journal.number
-    topic.commit(topic.stage(b"b"), patience=RetryPolicy(retries=0))
-    assert (topic.partition.isr, topic.partition.high_watermark) == (ALL, 2)
-    assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"]]
-    assert topic.handle.journal.number == before + 2  # what it got, and the batch
 
 
 def away_for_a_batch():
@@ -190,14 +136,6 @@ def test_a_disk_from_a_backup_leaves_the_isr_with_the_next_batch_and_gets_its_fi
     assert [topic.disk(restored).read(key) for key in files] == [topic.disk("0").read(key) for key in files]
 
 
-def test_a_fenced_node_gets_nothing():
-    topic = ThreeNodes()
-    node_admin.set_fenced(topic.log, "2", fenced=True)
-    topic.commit(topic.stage(b"a"))
-    assert holders(topic) == [["0", "1"]]
-    assert topic.partition.isr == ("0", "1")
-
-
 def test_a_majority_is_enough_in_quorum_mode_and_catches_up_first():
     topic = ThreeNodes(replication_mode="quorum")
     for away in ("2", "1", "0", "2"):
@@ -217,15 +155,6 @@ def test_a_majority_is_enough_in_quorum_mode_and_catches_up_first():
     assert ends[1] == 4
 
 
-def test_below_a_majority_quorum_mode_refuses():
-    topic = ThreeNodes(replication_mode="quorum")
-    for away in ("1", "2"):
-        topic.disk(away).broken = StoreUnavailable
-    topic.refresh()
-    with pytest.raises(NotEnoughReplicas, match="1 in-sync replicas hold the batch and a majority is 2"):
-        topic.commit(topic.stage(b"row"))
-
-
 def test_files_that_different_majorities_hold_are_copied_until_one_holds_all_of_them():
     topic = ThreeNodes(replication_mode="quorum")
     destination = destination_of(topic.handle, None, 1000)
@@ -236,15 +165,6 @@ def test_files_that_different_majorities_hold_are_copied_until_one_holds_all_of_
         topic.disk(slow).broken_writes = None
     topic.commit([msgspec.structs.replace(each, failed=()) for each in staged], patience=RetryPolicy(retries=0))
     assert topic.partition.high_watermark == 2
-
-
-def test_acks_one_writes_to_the_leader_and_the_commit_copies_to_the_followers():
-    topic = ThreeNodes()
-    [staged] = topic.stage(b"a", acks="1")
-    assert [holder.node for holder in staged.file.holders] == ["0"]
-    topic.commit([staged], "1")
-    assert holders(topic) == [["0", "1", "2"]]
-    assert topic.partition.high_watermark == 1
 
 
 def test_rows_with_acks_one_become_visible_when_an_unreachable_follower_has_left_the_isr():
@@ -271,17 +191,6 @@ def test_a_node_that_is_away_for_many_batches_is_logged_when_it_goes_and_when_it
     behind, back = (each for each in caplog.messages if "node '2'" in each)
     assert behind.startswith("node '2' is behind in topic 't': ")
     assert back == "node '2' gets the rows of topic 't' again"
-
-
-def test_an_error_after_the_entry_of_a_batch_leaves_its_outcome_unknown(monkeypatch):
-    def fails(*_):
-        raise StoreUnavailable("/cluster", "key", "the test made this up")
-
-    topic = ThreeNodes()
-    monkeypatch.setattr(settling, "check_committed", fails)
-    with pytest.raises(OutcomeUnknown, match=r"the batch may be in the log.*the test made this up"):
-        topic.commit(topic.stage(b"a", acks="1"), "1", batch=0, patience=RetryPolicy(retries=0))
-    assert topic.partition.log_end == 1
 
 
 def test_a_replayed_batch_with_acks_all_is_acknowledged_once_all_have_it():
@@ -329,25 +238,6 @@ def test_a_replayed_batch_waits_for_its_own_rows_only():
     topic.commit(topic.stage(b"b", partition=1, acks="1"), "1", batch=1)
     with pytest.raises(NotEnoughReplicasAfterAppend, match="partition 1: the batch is in the log"):
         topic.commit(topic.stage(b"b", partition=1), batch=1, patience=RetryPolicy(retries=0))
-
-
-def test_a_replayed_batch_does_not_wait_for_rows_of_earlier_batches_of_its_writer():
-    topic = with_rows_that_wait_for_node_2(batch=0)
-    staged = topic.stage(b"a")
-    for _ in range(2):
-        topic.commit(staged, batch=1, patience=RetryPolicy(retries=0))
-    assert [each.high_watermark for each in topic.handle.journal.state.partitions] == [1, 0]
-
-
-def test_with_acks_one_another_leader_is_elected_if_the_leader_stays_unreachable():
-    topic = ThreeNodes(replicas=[("1", "2", "0"), ("1", "2", "0")])
-    topic.commit(topic.stage(b"a", acks="1"), "1")
-    topic.disk("1").broken = StoreUnavailable
-    topic.refresh()
-    topic.commit(topic.stage(b"b", acks="1"), "1", patience=RetryPolicy(retry_backoff_ms=20, session_timeout_ms=50))
-    assert topic.partition.leader == "2"
-    assert topic.partition.leader_epoch == 1
-    assert (topic.partition.isr, topic.partition.high_watermark) == (("2", "0"), 2)
 
 
 def only_on_the_leader():

@@ -17,7 +17,7 @@ from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
-from pyspark_log_storage.errors import InvalidRecord, NodeAway, NodeMissing, StoreRefused, StoreUnavailable
+from pyspark_log_storage.errors import InvalidRecord, NodeAway, NodeMissing, StoreUnavailable
 from pyspark_log_storage.files.append_file import scan
 from pyspark_log_storage.files.chunk import CHUNK_BYTES
 from pyspark_log_storage.objects import node
@@ -111,12 +111,6 @@ def test_a_row_larger_than_allowed_is_refused_and_its_headers_count(log):
         staged(log, Rows(record([b"z", b"y"], headers=headers), None, None), max_message_bytes=100)
 
 
-def test_a_write_may_choose_another_compression_than_its_topic(log):
-    handle = log.log.topic("t")
-    assert destination_of(handle, "zstd", 1).compression == "zstd"
-    assert destination_of(handle, None, 1).compression == "lz4"
-
-
 def test_rows_whose_schema_has_another_number_in_the_topic_are_refused(log):
     """The topic was created again, and got the columns in another order: readers would take the wrong schema."""
     first, second = (schema.encode(schema.typed(parse(ddl))) for ddl in ("a int", "a int, b int"))
@@ -149,12 +143,6 @@ def test_a_discarded_staging_leaves_nothing_behind(tmp_path, monkeypatch):
     assert files() > before
     task.discard()
     assert files() == before
-
-
-def test_a_file_says_which_entry_its_writer_knew(log):
-    log.append("t", {0: [b"a"]})
-    [file] = staged(log, Rows(record([b"b"]), None, None))
-    assert layout.born_of(file.file.name) == log.log.topic("t").version > 0
 
 
 def test_a_node_of_another_incarnation_after_the_write_is_noticed(log):
@@ -251,43 +239,6 @@ def test_rows_written_before_the_nodes_failed_are_written_again_and_none_appears
     assert topic.values() == [b"a", b"b", b"c", b"d", b"e"]
 
 
-def test_rows_that_are_given_when_the_block_before_them_cannot_be_written_are_written_too(monkeypatch):
-    monkeypatch.setattr("pyspark_log.writing.staging.BLOCK_ROWS_MAX", 2)
-    topic = TwoNodes(replicas=("1",))
-    task = topic.task()
-    for value in (b"a", b"b"):
-        task.add(rows(value))
-    topic.take_away("1", until=0)  # until somebody waits
-    task.add(rows(b"c"))  # the block of a and b is written now
-    assert topic.begun == 2
-    commit(topic, task.finish())
-    assert topic.values() == [b"a", b"b", b"c"]
-
-
-def test_a_node_that_has_the_file_but_failed_to_say_so_does_not_hold_it(monkeypatch):
-    topic = TwoNodes()
-    disk = topic.disk("1")
-    opened = disk.open_write
-
-    def fails_at_the_end(key, **options):
-        writer = opened(key, **options)
-        close = writer.close
-
-        def closed():
-            close()
-            raise StoreUnavailable(disk.url, key, "no answer")
-
-        writer.close = closed
-        return writer
-
-    monkeypatch.setattr(disk, "open_write", fails_at_the_end)
-    task = topic.task()
-    task.add(rows(b"a"))
-    [staged] = task.finish()
-    assert disk.exists(topic.handle.append_file(staged.file.name))
-    assert ([each.node for each in staged.file.holders], staged.failed) == (["2"], ("1",))
-
-
 def test_a_node_that_is_another_one_by_the_end_does_not_hold_the_file():
     topic = TwoNodes()
     task = topic.task()
@@ -306,16 +257,6 @@ def test_retries_end_with_delivery_timeout_ms():
     with pytest.raises(StoreUnavailable, match="/disk/1 was taken away"):
         task.finish()
     assert topic.log.environment.monotonic() == 5
-
-
-def test_missing_rights_are_not_retried():
-    topic = TwoNodes()
-    task = topic.task()
-    task.add(rows(b"a"))
-    topic.disk("1").broken_writes = StoreRefused
-    with pytest.raises(StoreRefused):
-        task.finish()
-    assert (topic.log.environment.monotonic(), topic.begun) == (0, 1)
 
 
 def test_a_task_with_more_rows_than_it_keeps_fails():
