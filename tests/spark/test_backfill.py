@@ -125,13 +125,6 @@ def test_the_smallest_value_may_have_more_rows_than_a_range(spark, log, value):
     assert sorted(itertools.chain.from_iterable(numbers_by_partition(log).values())) == list(range(ROWS))
 
 
-def test_rows_that_are_dead_letters_are_not_counted_as_written(spark, log):
-    log.write(spark.sql("SELECT CAST(0 AS TINYINT) AS a"), topic="t", schema="columns")
-    frame, options = spark.range(400).selectExpr("id AS a"), {"dead.letter.topic": "dead"}
-    assert start(log, frame, order_by="a", options=options) == 128
-    assert (log.rows("t"), log.rows("dead")) == (129, 272)
-
-
 def test_a_typed_topic_is_made_and_filled_by_the_order_of_two_columns(spark, log):
     frame = spark.range(200).selectExpr("id", "concat('k', id % 7) AS carrier", "CAST(id AS DOUBLE) AS delay")
     options = {"schema": "columns", "key.column": "carrier", "num.partitions": "2"}

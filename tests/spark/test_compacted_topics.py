@@ -1,9 +1,7 @@
 """Compacted topics: `latest` has the newest row of each key, whatever has been cleaned, merged or only written."""
 
-import random
-
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 
 import pyspark_log
 from pyspark_log_coordinator.maintenance import topic_roll
@@ -23,34 +21,8 @@ def frame(spark, rows):
     return spark.createDataFrame(text, "key string, value string").repartition(1)
 
 
-def newest(log, **options):
-    """Return the newest values by key, as numbers."""
-    rows = pyspark_log.latest(log.spark, log.path, "t", **options).collect()
-    found = {int(row.key): int(row.value) for row in rows}
-    assert len(found) == len(rows), "a key is there twice"
-    return found
-
-
 def compact(log):
     topic_roll.roll_and_merge(log.log.topic("t"))
-
-
-def test_latest_follows_every_write_and_every_compaction(spark, log):
-    log.create("t", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=0.3)
-    chance, state = random.Random(7), {}
-    for batch in range(8):
-        rows = [(chance.randrange(600), None if chance.random() < 0.2 else batch * 1000 + n) for n in range(40)]
-        log.write(frame(spark, rows), topic="t")
-        state.update(rows)
-        wanted = {key: value for key, value in state.items() if value is not None}
-        assert newest(log) == wanted
-        if batch % 2:
-            compact(log)
-            assert newest(log) == wanted
-            partitions = log.log.topic("t").refresh().partitions
-            assert all(each.keyed_segments for each in partitions)
-            rows = sum(each.rows for one in partitions for each in one.keyed_segments)
-            assert rows <= len(state), "the head has two rows of a key"
 
 
 @pytest.mark.default
@@ -114,44 +86,10 @@ def test_filters_skip_pages_by_the_page_index(spark, log):
     assert state.where("timestamp > timestamp'2001-01-01'").count() == 50_000
 
 
-@pytest.mark.default
-def test_a_row_without_a_key_fails_the_write_and_nothing_is_written(spark, log):
-    log.create("t", 1, cleanup_policy="compact")
-    keyless = spark.createDataFrame([("1", "1"), (None, "2")], "key string, value string")
-    with pytest.raises(Exception, match=r"a row has no key, and the topic has cleanup\.policy=compact"):
-        log.write(keyless, topic="t")
-    assert log.rows("t") == 0
-
-
 def numbers(log, **options):
-    """Start a query over the topic, two rows a batch, that may stop in its second batch; return the keys and values."""
-    seen = []
-
-    def take(batch, number):
-        rows = batch.orderBy("offset").collect()
-        seen.append([(int(row.key), None if row.value is None else int(row.value)) for row in rows])
-        if number == 1 and options.pop("stops", False):
-            raise KeyError("stopped")
-
-    stops = options.pop("stops", False)
-    read = {"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 2, **options}
-    options = {"stops": stops}
-    query = log.stream(**read).writeStream.foreachBatch(take)
-    query = query.option("checkpointLocation", str(log.folder / "c")).trigger(availableNow=True).start()
-    query.awaitTermination()
-    return seen
-
-
-def test_a_batch_is_repeated_with_the_same_rows_or_not_at_all(spark, log):
-    log.create("t", 1, cleanup_policy="compact")
-    log.write(frame(spark, [(1, 0), (2, 1), (1, 2), (2, 3), (3, 4), (1, 5)]), topic="t")
-    with pytest.raises(StreamingQueryException, match="stopped"):
-        numbers(log, stops=True)
-    compact(log)
-    said = r"partition 0: rows of offsets 2 to 3 were compacted after a batch with them was planned"
-    with pytest.raises(StreamingQueryException, match=said):
-        numbers(log)
-    assert numbers(log, failOnDataLoss="false") == [[(2, 3)], [(3, 4), (1, 5)]]
+    """Return the keys and values that a stream over the topic has."""
+    found = log.gathered(log.stream(subscribe="t", **options))
+    return [(int(row.key), None if row.value is None else int(row.value)) for batch in found for row in batch]
 
 
 @pytest.mark.parametrize("compacts", [False, True])
@@ -165,6 +103,5 @@ def test_a_stream_that_starts_where_latest_was_taken_has_every_later_row(spark, 
     found = {int(row.key): int(row.value) for row in state.collect()}
     assert found == {1: 2, 2: 1, 5: 7}
     log.write(frame(spark, [(5, 8), (2, None), (1, 10)]), topic="t")
-    for batch in numbers(log, startingOffsets=offsets):
-        found.update(batch)
+    found.update(numbers(log, startingOffsets=offsets))
     assert found == {1: 10, 2: None, 5: 8}

@@ -125,23 +125,6 @@ def test_a_client_with_the_package_reads_parts_of_typed_topics_and_is_told_what_
     assert not list(folder.glob("[!l]*")), "nothing was written beside the log"
 
 
-PIPELINE = """
-from pyspark import pipelines as dp
-from pyspark.sql.functions import col
-
-@dp.table
-def events():
-    stream = spark.readStream.format("pyspark_log").option("subscribe", "in").option("startingOffsets", "earliest")
-    return stream.load("{log}").select(col("key").cast("string"), col("value").cast("string"))
-
-dp.create_sink("copies", "pyspark_log", {{"path": "{log}", "topic": "out"}})
-
-@dp.append_flow(target="copies")
-def copy():
-    return spark.readStream.table("events").select("key", "value")
-"""
-
-
 def pipeline(server, folder, program):
     """Make a pipeline in a folder, and return a function that runs it until it has read what is there."""
     (folder / "program.py").write_text(program)
@@ -156,18 +139,6 @@ def pipeline(server, folder, program):
     )
     command = [class_archive.HOME / "bin" / "spark-pipelines", "run", "--remote", server.address]
     return lambda: run(server, *command, "--spec", folder / "spark-pipeline.yml")
-
-
-def test_a_pipeline_reads_a_table_from_a_topic_and_writes_a_sink_each_row_once(server):
-    folder = server.folder / "copies"
-    folder.mkdir()
-    log = PlainLog(folder / "log")
-    log.create("in", 2)
-    run_pipeline = pipeline(server, folder, PIPELINE.format(log=folder / "log"))
-    for values in ([b"0", b"1"], [b"2"]):
-        log.append("in", {0: values, 1: [b"1%s" % value for value in values]})
-        run_pipeline()
-    assert sorted(read_topic(folder / "log", "out").numbers()) == [0, 1, 2, 10, 11, 12]
 
 
 FEED = [

@@ -1,10 +1,13 @@
-"""Which exceptions a program catches, as docs/reference/errors.md says: Spark's, with our error in the message."""
+"""Which exceptions a program catches, as docs/reference/errors.md says: Spark's, with our error in the message.
+
+A user sees the message first, and no traceback of Python.
+"""
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, PythonException, StreamingQueryException
 
 from tests.support.plain_log import flip_bit
-from tests.support.spark.spark_log import SparkLog
+from tests.support.spark.spark_log import SparkLog, refused
 
 AT_PLANNING = (AnalysisException, "PYTHON_DATA_SOURCE_ERROR")
 IN_A_TASK = (PythonException, "PYTHON_EXCEPTION")
@@ -25,19 +28,18 @@ def rows(spark):
 
 
 def caught(kind, condition, name, action, *arguments, **options):
-    """Expect an action to fail with an error of this kind, which is one of Spark's."""
+    """Expect an action to fail with an error of this kind, which is one of Spark's, without a Python traceback."""
     assert issubclass(kind, PySparkException)
     with pytest.raises(kind) as raised:
         action(*arguments, **options)
     assert raised.value.getCondition() == condition
     assert f"{name}: " in str(raised.value)
+    assert "Traceback" not in str(raised.value)
 
 
 def test_of_load(log):
     for load in (log.read, log.stream):
-        caught(
-            AnalysisException, "PYTHON_DATA_SOURCE_ERROR", "InvalidOption", load, subscribe="t", failOnDataLoss="maybe"
-        )
+        caught(*AT_PLANNING, "InvalidOption", load, subscribe="t", failOnDataLoss="maybe")
 
 
 def test_of_the_plan_of_a_batch_read(log):
@@ -54,15 +56,9 @@ def test_of_the_commit_of_a_batch_write(log, rows):
     caught(*AT_PLANNING, "BatchMismatch", log.write, rows, topic="t", txnAppId="a", txnVersion=4)
 
 
+@pytest.mark.default
 def test_of_a_task(log, rows):
-    caught(
-        PythonException,
-        "PYTHON_EXCEPTION",
-        "InvalidRecord",
-        log.write,
-        rows.selectExpr("value", "9 AS partition"),
-        topic="t",
-    )
+    caught(*IN_A_TASK, "InvalidRecord", log.write, rows.selectExpr("value", "9 AS partition"), topic="t")
     [file] = log.files("t")
     flip_bit(file, 8 * 70)
     caught(*IN_A_TASK, "CorruptObject", log.read(subscribe="t").collect)
@@ -86,3 +82,20 @@ def test_of_a_write_within_foreach_batch(log):
     writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(log.folder / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
     assert found == ["caught"]
+
+
+@pytest.mark.default
+@pytest.mark.parametrize("loss", ["recreated", "deleted"])
+def test_a_topic_that_went_from_under_a_query_is_a_loss(log, loss):
+    log.drain(log.stream(subscribe="t", startingOffsets="earliest"), topic="out", **{"num.partitions": 2})
+    log.delete("t")
+    if loss == "recreated":
+        log.create("t", 2)
+        log.append("t", {0: [b"another"]})
+    with refused() as shown:
+        log.drain(log.stream(subscribe="t"), topic="out")
+    assert "DataLoss: topic 't'" in shown.first_line
+    assert "set failOnDataLoss=false" in shown.first_line
+    assert log.rows("out") == 2
+    log.drain(log.stream(subscribe="t", failOnDataLoss="false"), topic="out")
+    assert log.rows("out") == (3 if loss == "recreated" else 2)

@@ -4,7 +4,6 @@ The log is verified by `log_reader`, without Spark, against the input's rows and
 """
 
 import signal
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from pyspark_log.opening import open_log
 from tests.support.log_reader import orphans, read_topic
 from tests.support.rings import default
 from tests.support.spark.faulty_source import (
@@ -46,17 +44,16 @@ def write(spark: SparkSession, path: str, first: int, end: int) -> None:
 
 @pytest.fixture
 def make_query(spark: SparkSession, tmp_path: Path) -> MakeQuery:
-    """Write the topic `in` and make queries from it, or from another topic, to another."""
+    """Write the topic `in` and make a query from it to another topic, or to those that its rows name."""
     path = str(tmp_path / "log")
     write(spark, path, 0, ROWS)
 
-    def made(source: str = "in", target: str | None = "out", *, columns: tuple[str, ...] = ("key", "value")) -> Query:
-        name = f"{source}-{target}"
+    def made(target: str | None = "out", *, columns: tuple[str, ...] = ("key", "value")) -> Query:
         return Query(
             path,
-            str(tmp_path / "checkpoints" / name),
-            str(tmp_path / "traps" / name),
-            {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "100"},
+            str(tmp_path / "checkpoint"),
+            str(tmp_path / "trap"),
+            {"subscribe": "in", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "100"},
             {"num.partitions": str(PARTITIONS), **({"topic": target} if target else {})},
             list(columns),
         )
@@ -113,15 +110,16 @@ def test_a_killed_python_process_fails_the_query_and_its_restart_writes_each_row
     query.check_copied("in", "out")
 
 
-def test_a_killed_planner_that_had_read_rows_fails_the_query_and_its_restart_reads_them_again(
-    spark: SparkSession, make_query: MakeQuery
+@pytest.mark.parametrize("point", [PLANNING, HANDING])
+def test_a_killed_planner_fails_the_query_and_its_restart_reads_the_rows_that_it_had_found_or_read(
+    spark: SparkSession, make_query: MakeQuery, point: str
 ) -> None:
     query = make_query()
     trap = Trap(query.trap)
-    trap.set(HANDING, signal.SIGKILL)
+    trap.set(point, signal.SIGKILL)
     with pytest.raises(StreamingQueryException):
         query.run(spark)
-    assert trap.caught(HANDING)
+    assert trap.caught(point)
     query.run(spark)
     query.check_copied("in", "out")
 
@@ -139,41 +137,6 @@ def test_a_killed_driver_is_replaced_by_one_that_writes_each_row_once(
     check_left(query, point)
     query.run(spark)
     query.check_copied("in", "out")
-
-
-def test_a_driver_killed_between_two_chained_queries_is_replaced_and_both_topics_have_each_row_once(
-    spark: SparkSession, make_query: MakeQuery, tmp_path: Path
-) -> None:
-    first, second = make_query("in", "middle"), make_query("middle", "out")
-    open_log(first.path).create_topic("middle", PARTITIONS)
-    trap = Trap(second.trap)
-    with driver([first, second], tmp_path / "driver.txt") as doomed:
-        doomed.wait_for(lambda: second.newest("commits") >= 0, "the second query's first batch")
-        trap.set(PLANNING, signal.SIGSTOP)
-        write(spark, first.path, ROWS, ROWS + 100)
-        doomed.wait_for(lambda: trap.caught(PLANNING), "rows from the first query that the second has found")
-    planned = sum((second.planned(batch) for batch in range(second.newest("offsets") + 1)), Counter())
-    assert planned < Counter(row.value for row in read_topic(first.path, "middle").rows)
-    first.run(spark)
-    second.run(spark)
-    first.check_copied("in", "middle")
-    second.check_copied("middle", "out")
-
-
-def test_a_planner_killed_between_two_chained_queries_is_replaced_and_both_topics_have_each_row_once(
-    spark: SparkSession, make_query: MakeQuery
-) -> None:
-    first, second = make_query("in", "middle"), make_query("middle", "out")
-    first.run(spark)
-    trap = Trap(second.trap)
-    trap.set(PLANNING, signal.SIGKILL)
-    with pytest.raises(StreamingQueryException):
-        second.run(spark)
-    assert trap.caught(PLANNING)
-    assert second.newest("offsets") == -1
-    second.run(spark)
-    first.check_copied("in", "middle")
-    second.check_copied("middle", "out")
 
 
 def test_a_kill_between_the_entries_of_two_topics_leaves_each_topic_whole_and_the_restart_completes_the_batch(

@@ -126,13 +126,6 @@ def lost_on_the_way(disks: ThreeDisks, frame: DataFrame) -> DataFrame:
     return frame.select("value").mapInArrow(lose, "value binary").selectExpr(head)
 
 
-def test_a_batch_reader_goes_on_when_the_node_that_it_reads_is_lost_in_the_middle(disks, spark):
-    frame = spark.read.format(FORMAT).option("subscribe", "big").load(disks.address)
-    found = [row.number for row in lost_on_the_way(disks, frame).collect()]
-    assert found == list(range(BIG_ROWS))
-    assert sum(folder.exists() for folder in disks.folders.values()) == len(NODES) - 1
-
-
 def test_a_stream_reader_goes_on_when_the_node_that_it_reads_is_lost_in_the_middle(disks, spark, tmp_path):
     stream = spark.readStream.format(FORMAT).option("subscribe", "big").option("startingOffsets", "earliest")
     frame = lost_on_the_way(disks, stream.option("maxOffsetsPerTrigger", BIG_ROWS // 4).load(disks.address))

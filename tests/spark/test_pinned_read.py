@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import pyspark_log
-from tests.support.plain_log import PlainLog
+from pyspark_log.writing.rows import Rows
+from tests.support.plain_log import PlainLog, record
 from tests.support.spark.rolled import roll
 from tests.support.spark.spark_log import configured
 
@@ -21,8 +23,10 @@ def log(tmp_path_factory):
     made = PlainLog(tmp_path_factory.mktemp("pinned") / "a log")
     made.create("t", 3, segment_format="parquet")
     for first in range(0, ROWS, 10):
-        values = {p: [b"%d of %d" % (row, p) for row in range(first, first + 10)] for p in range(3)}
-        made.append("t", values)
+        places = [(row, p) for row in range(first, first + 10) for p in range(3)]
+        headers = [None if row % 3 else [{"key": "h", "value": b"v"}] for row, _ in places]
+        rows = record([b"%d of %d" % place for place in places], headers=headers)
+        made.append_rows("t", Rows(rows, None, pa.array([p for _, p in places], pa.int32())))
     roll(made, "t", 0, 4)
     roll(made, "t", 1, 2)
     return made
@@ -66,15 +70,6 @@ def test_the_rows_are_settled_when_the_frame_is_made(spark, tmp_path):
     assert frame.where("value = 'later'").count() == 0
 
 
-@pytest.mark.parametrize("bounds", [({0: 5, 1: 25, 2: 3}, {0: 12, 1: 30, 2: 30}), ({0: 0, 1: 7}, {0: 40, 1: 40})])
-def test_rows_between_offsets_are_cut_out_of_their_files(spark, log, bounds):
-    frame = pyspark_log.read(spark, log.path, "t", *bounds)
-    found = {(row.partition, row.offset) for row in frame.collect()}
-    start, end = bounds
-    assert found == {(p, offset) for p in start for offset in range(start[p], end[p])}
-    assert frame.count() == len(found)
-
-
 def test_a_path_is_relative_to_the_folder_in_which_python_works(spark, log, monkeypatch):
     """The other process in which Spark plans the source's part stays where it began."""
     folder = Path(log.path)
@@ -112,37 +107,6 @@ def test_a_filter_of_offsets_reaches_the_files(spark, log):
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert "PushedFilters: [IsNotNull(offset), GreaterThanOrEqual(offset,30)]" in plan
     assert frame.count() == 30
-
-
-def test_a_topic_of_chunks_is_read_by_the_source_alone(spark, tmp_path):
-    log = PlainLog(tmp_path)
-    log.create("t")
-    log.append("t", {0: [b"x"] * 10})
-    frame = pyspark_log.read(spark, log.path, "t")
-    assert scans(frame) == (0, 1)
-    assert frame.count() == 10
-
-
-def test_the_columns_of_a_typed_topic_are_read_from_files_that_are_older_than_some_of_them(spark, tmp_path):
-    log = PlainLog(tmp_path)
-    steps = [
-        "CAST(id AS INT) AS id, CAST(id AS STRING) AS name",
-        "id, 'x' AS name, CAST(id AS DOUBLE) AS extra",
-        "id, 'y' AS name, CAST(id AS DOUBLE) AS extra",
-    ]
-    for step in steps:
-        write = spark.range(30).selectExpr(*step.split(", ")).write.format("pyspark_log").mode("append")
-        write.options(topic="t", schema="columns", mergeSchema="true").option("num.partitions", 1).save(log.path)
-        if step is not steps[-1]:
-            handle = log.log.topic("t")
-            roll(log, "t", 0, len(handle.refresh().partitions[0].chunks))
-    frame = pyspark_log.read(spark, log.path, "t")
-    wanted = spark.read.format("pyspark_log").option("subscribe", "t").load(log.path)
-    assert scans(frame) == (1, 1)
-    assert frame.schema == wanted.schema
-    assert in_order(frame) == in_order(wanted)
-    assert frame.where("extra IS NULL").count() == 30
-    assert frame.selectExpr("sum(id)").first()[0] == 3 * sum(range(30))
 
 
 WIDER = [

@@ -3,7 +3,6 @@
 What is read again is compared with what the first attempt had staged, which lies in files that no entry names.
 """
 
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -15,8 +14,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.support.log_reader import orphans, read_topic
-from tests.support.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
-from tests.support.spark.kills import Query, driver
+from tests.support.spark.faulty_source import COMMITTED, COMMITTING, Trap
+from tests.support.spark.kills import Query
 
 PARTITIONS = 3
 
@@ -90,37 +89,6 @@ def test_a_replay_reads_the_same_rows_though_rows_and_topics_have_come_since(
     assert sorted(contents.numbers()) == list(range(400))
 
 
-def test_a_replay_by_another_driver_reads_the_same_rows_though_rows_and_topics_have_come_since(
-    spark: SparkSession, make_query: MakeQuery, write: Write, tmp_path: Path
-) -> None:
-    write("in", 0, 250)
-    query = make_query()
-    trap = Trap(query.trap)
-    trap.set(COMMITTING, signal.SIGSTOP, 0)
-    with driver([query], tmp_path / "driver.txt") as doomed:
-        doomed.wait_for(lambda: trap.caught(COMMITTING), "the commit of batch 0")
-    attempted = staged(query)
-    assert sum(attempted.values()) > 0
-    write("in", 250, 300)
-    write("in-another", 300, 400)
-    query.run(spark)
-    contents = query.check_batches("out")
-    assert contents.of_producer(query.id)[0].values == attempted
-    assert sorted(contents.numbers()) == list(range(400))
-
-
-def test_a_query_that_begins_at_the_latest_rows_still_begins_there_when_batch_0_is_replayed(
-    spark: SparkSession, make_query: MakeQuery, write: Write
-) -> None:
-    write("in", 0, 100)
-    query = make_query(startingOffsets="latest")
-    fail_at(spark, query, STAGED, 0)
-    assert not query.planned(0)
-    write("in", 100, 150)
-    query.run(spark)
-    assert sorted(query.check_batches("out").numbers()) == list(range(100, 150))
-
-
 @pytest.mark.default
 def test_a_batch_that_spark_has_forgotten_is_not_written_twice(
     spark: SparkSession, make_query: MakeQuery, write: Write
@@ -151,33 +119,4 @@ def test_the_same_batch_with_another_number_of_rows_is_refused(
     changed = replace(query, where="CAST(CAST(value AS STRING) AS INT) % 2 = 0")
     with pytest.raises(StreamingQueryException, match=r"sends batch 1 again with \d+ rows, but \d+ are in the log"):
         changed.run(spark)
-    assert read_topic(query.path, "out") == before
-
-
-def test_a_batch_that_is_replayed_without_any_row_is_refused(
-    spark: SparkSession, make_query: MakeQuery, write: Write
-) -> None:
-    write("in", 0, 250)
-    query = make_query()
-    fail_at(spark, query, COMMITTED, 1)
-    before = read_topic(query.path, "out")
-    with pytest.raises(StreamingQueryException, match="sends batch 1 again with 0 rows"):
-        replace(query, where="false").run(spark)
-    assert read_topic(query.path, "out") == before
-
-
-def test_an_old_copy_of_the_checkpoint_is_refused(
-    spark: SparkSession, make_query: MakeQuery, write: Write, tmp_path: Path
-) -> None:
-    write("in", 0, 100)
-    query = make_query()
-    query.run(spark)
-    Path(query.checkpoint).rename(tmp_path / "old")
-    shutil.copytree(tmp_path / "old", query.checkpoint)
-    for first in (100, 150):
-        write("in", first, first + 50)
-        query.run(spark)
-    before = read_topic(query.path, "out")
-    with pytest.raises(StreamingQueryException, match="went backwards"):
-        replace(query, checkpoint=str(tmp_path / "old")).run(spark)
     assert read_topic(query.path, "out") == before

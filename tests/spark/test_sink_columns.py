@@ -65,12 +65,6 @@ def test_large_types_and_the_size_of_sparks_batches_change_nothing(log, batch_ro
     assert found == [(None if i == 3 else b"\x00\xff", b"%d" % i, [("h", b"\x01")]) for i in range(5)]
 
 
-def test_a_frame_without_rows_makes_the_topic_and_no_entry(log):
-    log.write(sql(log, "select 'v' value").where("false"), topic="none")
-    assert log.rows("none") == 0
-    assert log.log.topic("none").journal.number == 1
-
-
 @pytest.mark.default
 def test_rows_go_to_the_topics_that_they_name(log):
     frame = log.spark.range(0, 9, 1, 2).selectExpr("cast(id as string) value", "concat('named-', id % 3) topic")
@@ -80,31 +74,12 @@ def test_rows_go_to_the_topics_that_they_name(log):
         assert len(log.log.topic(f"named-{rest}").journal.state.partitions) == 2
 
 
-def test_the_option_topic_goes_before_the_column(log):
-    log.write(sql(log, "select 'v' value, cast(null as string) topic"), topic="by-option")
-    assert log.rows("by-option") == 1
-
-
 @pytest.mark.default
 def test_a_row_may_name_its_partition(log):
     frame = sql(log, "select 'k' key, * from values ('a', 2), ('b', null), ('c', 0) as t(value, partition)")
     log.write(frame, topic="explicit", **{"num.partitions": 3})
     by_key = int(partition_of(pa.array([b"k"]), None, 3, 0)[0])
     assert sorted(stored(log, "explicit", "value", "partition")) == [(b"a", 2), (b"b", by_key), (b"c", 0)]
-
-
-def test_rows_are_compressed_as_asked(log):
-    frame = log.spark.range(0, 1000, 1, 1).selectExpr("repeat('x', 100) value")
-    log.write(frame, topic="codec", acks="1", **{"compression.type": "zstd"})
-    [file] = log.files("codec")
-    assert bytes.fromhex("28b52ffd") in file.read_bytes()
-    assert set(stored(log, "codec", "value")) == {(b"x" * 100,)}
-
-
-def test_an_existing_topic_keeps_its_partitions(log):
-    log.create("kept", 2)
-    log.write(sql(log, "select 'v' value"), topic="kept", **{"num.partitions": 9, "auto.create.topics.enable": "false"})
-    assert len(log.log.topic("kept").journal.state.partitions) == 2
 
 
 @pytest.mark.default

@@ -58,17 +58,6 @@ def test_complete_mode_appends_every_result(log):
     assert sorted(found[2:]) == [(b"a", b"2"), (b"b", b"1")]
 
 
-@pytest.mark.default
-def test_dead_letters_of_a_micro_batch_that_is_written_again_are_in_the_log_once(log):
-    log.append("t", {0: [b"a:1", b"b:2", b"c:3"]})
-    frame = keyed(log).withColumn("partition", f.when(f.col("key") == "b", 7).otherwise(0).cast("int"))
-    for _ in range(2):
-        log.drain(frame, topic="out", **{"dead.letter.topic": "dead"})
-        assert [row.value for row in log.read(subscribe="dead").collect()] == [b"b:2"]
-        assert log.rows("out") == 2
-        (log.folder / "checkpoint" / "commits" / "0").unlink()  # as if the driver had been killed before
-
-
 @pytest.fixture
 def new_drivers(spark):
     """A function that begins with Spark's planners anew, as a restarted driver does: they know no log yet."""

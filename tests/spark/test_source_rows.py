@@ -67,10 +67,6 @@ def test_an_empty_topic_is_an_empty_frame(log):
     assert log.read(subscribePattern="nothing").collect() == []
 
 
-def test_partitions_without_rows_have_no_tasks(log):
-    assert log.read(subscribe="t").rdd.getNumPartitions() == 2
-
-
 def test_tasks_are_as_many_and_as_small_as_asked_for(log):
     frame = log.read(subscribe="t", maxRecordsPerPartition=5)
     assert frame.rdd.getNumPartitions() == 5
@@ -103,18 +99,6 @@ def test_a_replay_is_a_frame_of_the_rows_between_two_positions(log):
     assert pyspark_log.read(log.spark, log.path, "t", end=noon).count() == 0
 
 
-def test_the_rows_of_a_frame_are_right_if_filters_are_pushed_down(log):
-    with configured(log.spark, spark__sql__python__filterPushdown__enabled="true"):
-        frame = log.read(subscribe="t")
-        assert frame.filter("partition = 1 and offset < 5").count() == 5
-        assert frame.filter("partition = 1").union(frame.filter("partition = 0")).count() == 24
-        assert frame.count() == 24
-
-
-def test_a_read_that_ends_early_is_no_error(log):
-    assert len(log.read(subscribe="t").limit(3).collect()) == 3
-
-
 def test_values_of_several_megabytes_arrive_whole(log):
     log.create("big")
     frame = log.spark.range(3).select(f.expr("repeat(cast(id as string), 5000000)").alias("value"))
@@ -122,24 +106,6 @@ def test_values_of_several_megabytes_arrive_whole(log):
     found = log.read(subscribe="big").select("value", f.expr("substring(value, 1, 1)"), f.length("value")).collect()
     assert sorted((bytes(row[1]), row[2]) for row in found) == [(b"%d" % i, 5_000_000) for i in range(3)]
     assert all(row.value == bytes(row[1]) * 5_000_000 for row in found)
-
-
-def test_many_small_batches_are_one_frame(log):
-    log.create("small", 2)
-    for number in range(60):
-        log.append("small", {0: [b"%d" % number], 1: [b"x"]})
-    rows = log.read(assign='{"small":[0]}').collect()
-    assert [(row.offset, row.value) for row in rows] == [(i, b"%d" % i) for i in range(60)]
-
-
-def test_300_partitions_are_written_by_one_task_and_planned_as_one_frame(log):
-    frame = log.spark.range(0, 600, 1, 1).selectExpr(
-        "cast(id as string) as value", "cast(id % 300 as int) as partition"
-    )
-    log.write(frame, topic="wide", **{"num.partitions": 300})
-    assert log.read(subscribe="wide").rdd.getNumPartitions() == 300
-    found = log.read(assign='{"wide":[0,299]}').orderBy("partition", "offset").collect()
-    assert [(row.partition, row.value) for row in found] == [(0, b"0"), (0, b"300"), (299, b"299"), (299, b"599")]
 
 
 @pytest.mark.parametrize("zone", ["America/St_Johns", "Asia/Kathmandu"])

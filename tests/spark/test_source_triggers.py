@@ -4,7 +4,6 @@ import json
 import time
 
 import pytest
-from pyspark.sql import functions as f
 
 from tests.support.spark.spark_log import SparkLog, configured
 
@@ -29,24 +28,6 @@ def values(rows):
 def test_available_now_reads_what_is_there_within_the_limits(log):
     frame = log.stream(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5)
     assert [len(batch) for batch in log.gathered(frame)] == [5, 5]
-
-
-def test_available_now_ends_though_its_topic_is_created_again_and_written_to_during_the_run(log):
-    batches = []
-
-    def recreate_and_write(batch, _):
-        batches.append(values(batch.collect()))
-        if len(batches) == 1:
-            log.delete("t")
-            log.create("t", 2)
-        log.append("t", {0: [b"again"] * 5})
-
-    options = {"subscribe": "t", "startingOffsets": "earliest", "failOnDataLoss": "false"}
-    for _ in range(2):
-        writer = log.stream(**options, maxOffsetsPerTrigger=5).writeStream.foreachBatch(recreate_and_write)
-        writer = writer.option("checkpointLocation", str(log.folder / "checkpoint"))
-        writer.trigger(availableNow=True).start().awaitTermination()
-    assert batches == [[b"a0", b"a1", b"a2", b"a3", b"b0"], [b"again"] * 5]
 
 
 @pytest.mark.parametrize(("options", "tasks"), [({}, 1), ({"minPartitions": 2}, 2)])
@@ -74,13 +55,6 @@ def test_a_restarted_query_goes_on_from_its_checkpoint_and_not_from_its_options(
     query = log.drain(log.stream(subscribe="t", startingOffsets="earliest"), topic="out", **TWO_PARTITIONS)
     assert [progress["numInputRows"] for progress in query.recentProgress] == [1]
     assert log.rows("out") == 11
-
-
-@pytest.mark.default
-def test_nothing_new_is_no_batch(log):
-    log.drain(log.stream(subscribe="t", startingOffsets="earliest"), topic="out", **TWO_PARTITIONS)
-    log.drain(log.stream(subscribe="t"), topic="out", **TWO_PARTITIONS)
-    assert len(list((log.folder / "checkpoint" / "commits").glob("[0-9]*"))) == 1
 
 
 class Running:
@@ -147,25 +121,3 @@ def test_the_progress_tells_how_far_the_query_is_behind(log):
         lags.append(latest["offsetsBehindLatest"]["maxOffsetsBehindLatest"])
         assert latest["topics"] == {"t": {"0": 8, "1": 2}}
     assert lags == ["4", "0"]
-
-
-def test_few_rows_wait_for_more_under_a_running_query(log):
-    options = {"minOffsetsPerTrigger": 3, "maxTriggerDelay": "30m"}
-    with (
-        configured(log.spark, spark__sql__streaming__noDataProgressEventInterval="200"),
-        Running(log, "patient", subscribe="t", **options) as running,
-    ):
-        running.wait_for(lambda: running.offsets() == 1)
-        log.append("t", {0: [b"x", b"y"]})
-        reports = running.idle_reports()
-        running.wait_for(lambda: running.idle_reports() >= reports + 3)
-        assert running.values() == []
-        log.append("t", {1: [b"z"]})
-        running.wait_for(lambda: running.values() == [b"x", b"y", b"z"])
-
-
-def test_a_stateful_query_over_a_topic_counts_every_row_once(log):
-    counts = log.stream(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5).groupBy("partition").count()
-    log.drain(counts.select(f.to_json(f.struct("partition", "count")).alias("value")), mode="complete", topic="counts")
-    found = [json.loads(row.value) for row in log.read(subscribe="counts").orderBy("offset").collect()]
-    assert sorted((each["partition"], each["count"]) for each in found) == [(0, 4), (0, 8), (1, 1), (1, 2)]

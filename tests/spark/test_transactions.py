@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.log_reader import TopicContents, read_topic
@@ -83,40 +83,6 @@ def test_a_new_checkpoint_with_a_known_application_id_is_refused_until_it_takes_
     with pytest.raises(StreamingQueryException, match="was taken over"):
         old.run(log.spark)
     assert log.sorted_numbers() == sorted([*range(30), *range(40)])
-
-
-def test_a_restart_with_the_option_to_take_over_still_set_writes_nothing_twice(log: Log) -> None:
-    log.query("old").run(log.spark)
-    new = log.query("new", txnTakeOver="true")
-    new.run(log.spark)
-    before = log.contents()
-    (Path(new.checkpoint) / "commits" / "0").unlink()
-    (Path(new.checkpoint) / "commits" / ".0.crc").unlink(missing_ok=True)
-    new.run(log.spark)
-    assert log.contents() == before
-
-
-@pytest.mark.default
-def test_a_batch_write_that_is_repeated_is_skipped(log: Log) -> None:
-    for _ in range(2):
-        log.write(log.numbers(0, 10), txnAppId="app", txnVersion=7)
-    assert log.sorted_numbers() == list(range(10))
-    log.write(log.numbers(10, 20), txnAppId="app", txnVersion=8)
-    assert log.sorted_numbers() == list(range(20))
-
-
-def test_a_batch_write_with_a_lower_version_is_refused(log: Log) -> None:
-    log.write(log.numbers(0, 10), txnAppId="app", txnVersion=7)
-    with pytest.raises(PySparkException, match="sends batch 6 after batch 7: batch ids went backwards"):
-        log.write(log.numbers(10, 20), txnAppId="app", txnVersion=6)
-    assert log.sorted_numbers() == list(range(10))
-
-
-def test_a_batch_write_that_is_repeated_with_another_number_of_rows_is_refused(log: Log) -> None:
-    log.write(log.numbers(0, 10), txnAppId="app", txnVersion=7)
-    with pytest.raises(PySparkException, match="sends batch 7 again with 11 rows, but 10 are in the log"):
-        log.write(log.numbers(0, 11), txnAppId="app", txnVersion=7)
-    assert log.sorted_numbers() == list(range(10))
 
 
 @pytest.mark.default

@@ -1,14 +1,12 @@
 """A driver that was stopped between staging and commit, and goes on after another one has taken its place."""
 
-import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.log_reader import entries, read_topic
+from tests.support.log_reader import entries
 from tests.support.spark.faulty_source import COMMITTING, Trap
 from tests.support.spark.kills import Query, driver, wait_for
 
@@ -53,33 +51,3 @@ def test_what_a_zombie_driver_had_staged_is_refused_after_another_took_over(
         assert "was replaced by a newer run" in zombie.output
     assert entries(query.path, "out") == before
     query.check_copied("in", "out")
-
-
-def test_of_two_drivers_that_staged_the_same_batch_one_puts_it_into_the_log(
-    spark: SparkSession, query: Query, tmp_path: Path
-) -> None:
-    first, second = Trap(query.trap), Trap(tmp_path / "second trap")
-    for trap in (first, second):
-        trap.set(COMMITTING, signal.SIGSTOP, STOPPED_BATCH)
-    with driver([query], tmp_path / "zombie.txt") as zombie:
-        zombie.wait_for(lambda: first.caught(COMMITTING), "the first one's commit")
-        zombie.signal(signal.SIGSTOP)
-        follower = replace(query, trap=str(second.folder)).start(spark, available_now=True)
-        try:
-            wait_for(lambda: second.caught(COMMITTING), "the second one's commit")
-            zombie.signal(signal.SIGCONT)
-            zombie.wait_for(lambda: query.sequenced_batch("out") >= STOPPED_BATCH, "the zombie's entry")
-        finally:
-            release(second)
-        wait_for(lambda: not follower.isActive, "the second one's end")
-        assert second.resumed(COMMITTING)
-    query.run(spark)
-    query.check_copied("in", "out")
-    assert sorted(read_topic(query.path, "out").numbers()) == list(range(ROWS))
-
-
-def release(trap: Trap) -> None:
-    """Let the process that was stopped go on."""
-    pid = trap.caught(COMMITTING)
-    if pid is not None:
-        os.kill(pid, signal.SIGCONT)

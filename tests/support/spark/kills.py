@@ -102,12 +102,6 @@ class Query:
         assert isinstance(topics, dict)
         return topics
 
-    def taken_rewinds(self, batch: int) -> int:
-        """The number of the newest rewind of its group that the batch, or one before it, has taken up."""
-        number = self._offset(batch)["group"][1]
-        assert isinstance(number, int)
-        return number
-
     def _offset(self, batch: int) -> dict[str, Any]:
         found = json.loads((Path(self.checkpoint) / "offsets" / str(batch)).read_text().splitlines()[-1])
         assert isinstance(found, dict)
