@@ -146,8 +146,8 @@ class PushingReader(ProbeReader):
         return planned if self.pruned is None else [self.pruned]
 
 
-class BareStreamReader(DataSourceStreamReader):
-    """A stream reader without any of the optional interfaces."""
+class LimitedStreamReader(DataSourceStreamReader):
+    """A stream reader with admission control, but not ready for Trigger.AvailableNow."""
 
     def __init__(self, journal: Journal, options: Mapping[str, str], schema: StructType) -> None:
         self.made = uuid.uuid4().hex
@@ -161,10 +161,6 @@ class BareStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:
         self.journal.called("initialOffset", returned=SENTINEL)
         return SENTINEL
-
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
-        self.journal.called("latestOffset")
-        return offset_at(self.journal.rows())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         self.journal.called("partitions", start=start, end=end)
@@ -180,10 +176,6 @@ class BareStreamReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         self.journal.called("stop", made=self.made)
-
-
-class LimitedStreamReader(BareStreamReader):
-    """A stream reader with admission control, but not ready for Trigger.AvailableNow."""
 
     def getDefaultReadLimit(self) -> ReadLimit:
         self.journal.called("getDefaultReadLimit")
@@ -309,7 +301,7 @@ class Probe(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         self.journal.called("streamReader", schema=schema.simpleString())
-        kinds = {"bare": BareStreamReader, "limited": LimitedStreamReader, "ahead": AheadStreamReader}
+        kinds = {"limited": LimitedStreamReader, "ahead": AheadStreamReader}
         kind = kinds.get(self.options.get("kind", ""), ProbeStreamReader)
         return kind(self.journal, self.options, schema)
 

@@ -82,22 +82,6 @@ def test_a_default_source_made_by_a_modules_getattr_is_found_by_the_lookup(tmp_p
     assert "lazy_probe" in ended.stdout.split(), ended.stderr
 
 
-def test_a_module_of_another_name_is_not_looked_at(tmp_path: Path) -> None:
-    (tmp_path / "lazy_probe.py").write_text(LAZY_SOURCE)
-    ended = python(tmp_path, "-c", LOOKUP)
-    assert ended.returncode == 0, ended.stderr
-    assert "lazy_probe" not in ended.stdout.split()
-
-
-def test_one_module_that_fails_to_import_ends_the_lookup_of_all(tmp_path: Path) -> None:
-    (tmp_path / "pyspark_lazy_probe.py").write_text(LAZY_SOURCE)
-    (tmp_path / "pyspark_zz_broken.py").write_text("raise ImportError('a dependency is missing')")
-    ended = python(tmp_path, "-c", LOOKUP)
-    assert ended.returncode != 0
-    assert "a dependency is missing" in ended.stderr
-    assert "lazy_probe" not in ended.stdout
-
-
 @pytest.mark.slow
 def test_spark_reads_a_default_source_that_nobody_registered(fresh_session: dict[str, Any]) -> None:
     assert fresh_session["found"] == ["found"]

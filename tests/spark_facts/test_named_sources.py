@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark_facts.bench import SPARK
 from tests.support.plain_log import PlainLog
 
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
@@ -67,13 +66,6 @@ def query(spark: SparkSession, tmp_path: Path) -> Query:
     return Query(spark, tmp_path)
 
 
-def test_with_the_setting_each_source_needs_a_name_of_its_own(evolution: None, query: Query) -> None:
-    with pytest.raises(AnalysisException, match="UNNAMED_STREAMING_SOURCES_WITH_ENFORCEMENT"):
-        query.source("a")
-    with pytest.raises(AnalysisException, match="DUPLICATE_SOURCE_NAMES"):
-        query.read(query.source("a", "first"), query.source("b", "first"))
-
-
 def test_sources_are_added_moved_and_removed_and_return_where_they_were(evolution: None, query: Query) -> None:
     a, b = query.source("a", "first"), query.source("b", "second")
     assert query.read(a) == ["a0", "a1"]
@@ -108,42 +100,10 @@ def test_rows_of_a_source_that_is_removed_in_an_unfinished_batch_are_skipped_for
     assert query.read(a, b) == ["b2"], "Spark's offset log has the batch as read"
 
 
-def test_a_source_with_a_new_name_begins_anew(evolution: None, query: Query) -> None:
-    assert query.read(query.source("a", "first")) == ["a0", "a1"]
-    assert query.read(query.source("a", "renamed")) == ["a0", "a1"]
-
-
 def test_a_name_that_stands_for_another_topic_is_an_error(evolution: None, query: Query) -> None:
     query.read(query.source("a", "first"))
     with pytest.raises(StreamingQueryException, match="topic 'a', partition 0 does not exist or is not subscribed any"):
         query.read(query.source("b", "first"))
-
-
-def test_a_checkpoint_without_names_stays_without(query: Query, spark: SparkSession) -> None:
-    query.read(query.source("a"))
-    with pytest.raises(
-        StreamingQueryException, match=r"\[1\] sources in the checkpoint offsets and now there are \[2\]"
-    ):
-        query.read(query.source("a"), query.source("b"))
-    if SPARK >= (4, 3):
-        spark.conf.set(EVOLUTION, "true")
-        try:
-            with pytest.raises(StreamingQueryException, match="CANNOT_ENABLE_ON_EXISTING_CHECKPOINT"):
-                query.read(query.source("a", "first"))
-        finally:
-            spark.conf.unset(EVOLUTION)
-
-
-@pytest.mark.skipif(SPARK >= (4, 3), reason="4.3 writes the new format by itself")
-def test_the_older_spark_ignores_names_unless_its_offset_log_is_of_the_new_format(
-    evolution: None, query: Query, spark: SparkSession
-) -> None:
-    spark.conf.unset(OFFSETS_FORMAT)
-    query.read(query.source("a", "first"))
-    with pytest.raises(
-        StreamingQueryException, match=r"\[1\] sources in the checkpoint offsets and now there are \[2\]"
-    ):
-        query.read(query.source("a", "first"), query.source("b", "second"))
 
 
 def test_one_source_takes_further_topics_and_gives_them_up_only_if_told_to(query: Query) -> None:

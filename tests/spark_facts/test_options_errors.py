@@ -122,50 +122,11 @@ def test_a_failing_source_of_a_stream_shows_the_message_alone(make_bench: MakeBe
     assert first_line(error).endswith(told(failing))
 
 
-def test_a_failing_task_of_a_stream_shows_the_message_alone(make_bench: MakeBench) -> None:
-    error = failure_of_drain(make_bench(1), "stream read", **HIDDEN)
-    assert "terminated with exception: [PYTHON_EXCEPTION]" in first_line(error)
-    assert first_line(error).endswith(told("stream read"))
-
-
-def test_a_failing_sink_commit_of_a_stream_shows_the_message_alone(failed_commit: Run) -> None:
-    assert failed_commit.error is not None
-    line = first_line(failed_commit.error)
-    assert "terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR]" in line
-    assert line.endswith(told("sink commit"))
-
-
-def test_a_failing_stream_writer_shows_the_message_alone(make_bench: MakeBench) -> None:
-    with pytest.raises(StreamingQueryException) as raised:
-        make_bench(1).pump(failsIn="streamWriter", **HIDDEN)
-    assert "terminated with exception: [PYTHON_DATA_SOURCE_ERROR]" in first_line(raised.value)
-    assert first_line(raised.value).endswith(told("streamWriter"))
-
-
 @pytest.mark.parametrize("failing", ["streamReader", "streamReader.__init__"])
 def test_what_stream_reader_raises_is_buried_under_another_error(make_bench: MakeBench, failing: str) -> None:
     error = str(failure_of_drain(make_bench(1), failing, **HIDDEN))
     assert "UnboundLocalError: cannot access local variable 'reader'" in error
     assert "the probe fails" not in error
-
-
-def test_by_default_a_traceback_and_the_cause_precede_the_message(bench: Bench) -> None:
-    with pytest.raises(PySparkException) as raised:
-        bench.batch(failsIn="schema").load()
-    assert first_line(raised.value).endswith("Traceback (most recent call last):")
-    assert told("schema") in str(raised.value).splitlines()
-
-
-def test_with_a_hidden_traceback_the_cause_is_not_shown(bench: Bench) -> None:
-    with pytest.raises(PySparkException) as raised:
-        bench.batch(failsIn="schema", **HIDDEN).load()
-    assert "what the disk said" not in str(raised.value)
-
-
-def test_a_traceback_shows_local_variables_if_it_is_told_to_since_4_3(bench: Bench) -> None:
-    with bench.conf(WITH_LOCALS, "true"), pytest.raises(PySparkException) as raised:
-        bench.batch(failsIn="schema").load()
-    assert ("self = <" in str(raised.value)) == (SPARK >= (4, 3))
 
 
 def test_a_hidden_traceback_shows_no_local_variables(bench: Bench) -> None:

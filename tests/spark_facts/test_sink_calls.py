@@ -1,7 +1,7 @@
 """How Spark calls a sink: where, with which writer, messages and ids, and what happens on a replay."""
 
 import pytest
-from pyspark.errors import AnalysisException, IllegalArgumentException, StreamingQueryException
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame
 
 from tests.spark_facts.bench import Bench, Call, MakeBench, Run
@@ -28,11 +28,6 @@ def test_a_stream_writer_is_planned_written_and_committed_in_three_different_pro
     assert not planners & writers
     assert not planners & committers
     assert not writers & committers
-
-
-def test_the_processes_that_plan_and_commit_live_on_between_micro_batches(three_batches: Run) -> None:
-    assert len({call["pid"] for call in three_batches.named("streamWriter") if not call["by_keyword"]}) == 1
-    assert len(pids(three_batches, "sink commit")) == 1
 
 
 def test_planning_calls_stream_writer_by_position_and_committing_by_keyword(three_batches: Run) -> None:
@@ -76,14 +71,6 @@ def test_a_replayed_batch_has_the_same_query_and_batch_id_and_another_run_id(
     assert replay_of_batch_2.named("sink commit")[0]["batch"] == 2
 
 
-def test_a_replayed_batch_is_written_again_and_has_new_messages(three_batches: Run, replay_of_batch_2: Run) -> None:
-    [once], [again] = (
-        run.named("sink commit")[at]["messages"] for run, at in ((three_batches, 2), (replay_of_batch_2, 0))
-    )
-    assert again["rows"] == once["rows"]
-    assert again["writer"] != once["writer"]
-
-
 def test_abort_is_called_after_commit_raised_with_the_same_messages(failed_commit: Run) -> None:
     commit, abort = failed_commit.named("sink commit", "sink abort")
     assert (commit["call"], abort["call"]) == ("sink commit", "sink abort")
@@ -105,16 +92,6 @@ def test_complete_mode_arrives_as_overwrite(make_bench: MakeBench) -> None:
     with bench.conf("spark.sql.shuffle.partitions", "1"):
         bench.run(bench.sink(bench.stream().load().groupBy("text").count()).outputMode("complete"))
     assert {call["overwrite"] for call in bench.calls("streamWriter")} == {True}
-
-
-def test_append_mode_is_not_overwrite(three_batches: Run) -> None:
-    assert {call["overwrite"] for call in three_batches.named("streamWriter")} == {False}
-
-
-def test_update_mode_is_refused_by_spark(bench: Bench) -> None:
-    with pytest.raises(StreamingQueryException, match="probe does not support Update mode"):
-        bench.run(bench.sink(bench.stream().load()).outputMode("update"))
-    assert "streamWriter" not in bench.names()
 
 
 def test_async_progress_tracking_is_refused_by_spark(bench: Bench) -> None:
@@ -166,45 +143,11 @@ def test_an_empty_task_gets_no_arrow_batch(bench: Bench) -> None:
     assert [call["rows"] for call in bench.calls("write (1, 0)")] == [[]]
 
 
-def test_a_task_of_a_batch_that_fails_is_none_in_the_messages_of_abort(bench: Bench) -> None:
-    with pytest.raises(Exception, match="the probe fails in write"):
-        bench.save(bench.spark.range(0, 2, 1, 1), failsIn="write")
-    [abort] = bench.calls("sink abort")
-    assert abort["messages"] == [None]
-
-
-def test_batch_abort_is_called_after_commit_raised(bench: Bench) -> None:
-    with pytest.raises(AnalysisException):
-        bench.save(bench.spark.range(1), failsIn="sink commit")
-    commit, abort = bench.calls("sink commit", "sink abort")
-    assert abort["messages"] == commit["messages"]
-    assert abort["writer"] == commit["writer"]
-
-
 @pytest.mark.parametrize(("mode", "overwrite"), [("append", False), ("overwrite", True)])
 def test_the_save_mode_arrives_as_overwrite(bench: Bench, mode: str, *, overwrite: bool) -> None:
     bench.save(bench.spark.range(1), mode)
     [call] = bench.calls("writer")
     assert (call["overwrite"], call["by_keyword"]) == (overwrite, [])
-
-
-@pytest.mark.parametrize("mode", ["ErrorIfExists", "Ignore"])
-def test_other_save_modes_are_refused_by_spark(bench: Bench, mode: str) -> None:
-    with pytest.raises(AnalysisException, match=rf"UNSUPPORTED_DATA_SOURCE_SAVE_MODE.*{mode}.*Append"):
-        bench.save(bench.spark.range(1), mode)
-    assert "writer" not in bench.names()
-
-
-def test_without_a_save_mode_a_batch_write_is_refused_by_spark(bench: Bench) -> None:
-    with pytest.raises(AnalysisException, match=r"UNSUPPORTED_DATA_SOURCE_SAVE_MODE.*ErrorIfExists"):
-        bench.spark.range(1).write.format("probe").options(**bench.options()).save()
-
-
-def test_partition_by_is_refused_by_spark(bench: Bench) -> None:
-    write = bench.spark.range(1).write.format("probe").options(**bench.options()).mode("append")
-    with pytest.raises(IllegalArgumentException, match="columns do not match the existing table's"):
-        write.partitionBy("id").save()
-    assert "writer" not in bench.names()
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,11 @@
 """How Spark calls a source: in which order, with which offsets, and what it does with the answers."""
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from tests.spark_facts.bench import Bench, Call, MakeBench, Run
@@ -26,15 +25,6 @@ SOURCE_CALLS = [
 def ranges(run: Run, call: str, end: str) -> list[tuple[Call, Call]]:
     """The (start, end) of each call."""
     return [(made["start"], made[end]) for made in run.named(call)]
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process with this id is there."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.fixture(scope="module")
@@ -120,11 +110,6 @@ def test_an_idle_latest_offset_that_returns_its_start_makes_no_batch(idle_then_b
     assert ranges(idle_then_busy, "partitions", "end")[1:] == [(offset_at(0), offset_at(5))]
 
 
-def test_without_a_trigger_interval_an_idle_source_is_asked_again_and_again(idle_then_busy: Run) -> None:
-    assert {call["limit"] for call in idle_then_busy.named("latestOffset")} == {"ReadMaxRows(max_rows=1000)"}
-    assert "prepareForTriggerAvailableNow" not in idle_then_busy.names()
-
-
 def test_source_commit_of_a_batch_comes_after_the_offset_log_has_the_next(three_batches: Run) -> None:
     commits = [(call["end"], call["offsets"]) for call in three_batches.named("source commit")]
     assert commits[:2] == [(offset_at(10), [0, 1]), (offset_at(20), [0, 1, 2])]
@@ -170,10 +155,6 @@ def test_the_reader_that_reads_is_made_once_for_a_query_run(three_batches: Run) 
     assert reading == {made[1]}
 
 
-def test_the_reader_that_plans_lives_as_long_as_the_query_run(three_batches: Run) -> None:
-    assert len({call["pid"] for call in three_batches.named(*SOURCE_CALLS)}) == 1
-
-
 def test_report_latest_offset_appears_in_the_progress_as_it_is(three_batches: Run) -> None:
     assert three_batches.query is not None
     progress = [json.loads(progress.json) for progress in three_batches.query.recentProgress]
@@ -193,24 +174,6 @@ def test_an_empty_plan_reads_nothing_in_a_stream(idle_then_busy: Run) -> None:
 def test_an_empty_plan_reads_one_partition_without_value_in_a_batch(bench: Bench) -> None:
     assert bench.batch().load().collect() == []
     assert [call["split"] for call in bench.calls("read")] == ["InputPartition(value=None)"]
-
-
-def test_stop_is_not_called_when_the_source_does_not_handle_sigterm(make_bench: MakeBench) -> None:
-    bench = make_bench(5)
-    bench.drain(kind="bare")
-    [asked] = bench.calls("latestOffset")
-    bench.wait_for(lambda: not is_running(asked["pid"]))
-    assert "stop" not in bench.names()
-
-
-def test_a_sigterm_handler_that_exits_makes_stop_run_when_the_stream_ends(without_mixin: Bench) -> None:
-    without_mixin.wait_for(lambda: bool(without_mixin.calls("stop")))
-    assert without_mixin.calls("SIGTERM", "stop")[0]["call"] == "SIGTERM"
-
-
-def test_stopping_a_stream_calls_stop_or_sends_sigterm_first(idle_then_busy: Run) -> None:
-    """An interrupted JVM may have closed the connection before it sends the signal; then stop comes first."""
-    assert idle_then_busy.names()[-1] in {"stop", "SIGTERM"}
 
 
 @pytest.mark.parametrize("given", ["id", "text"])
@@ -249,11 +212,6 @@ def ids(frame: DataFrame) -> list[int]:
     return sorted(row.id for row in frame.collect())
 
 
-def test_a_reader_that_takes_filters_is_refused_unless_a_conf_is_on(make_bench: MakeBench) -> None:
-    with pytest.raises(AnalysisException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
-        make_bench(3).batch(kind="pushing").load().count()
-
-
 def test_filters_that_are_pushed_for_one_query_take_rows_from_others_of_the_same_frame(make_bench: MakeBench) -> None:
     """The reason why filters are not pushed down to the log: the rows of a frame that Spark returns would be wrong."""
     bench = make_bench(3)
@@ -263,16 +221,6 @@ def test_filters_that_are_pushed_for_one_query_take_rows_from_others_of_the_same
         assert ids(frame) == [0]  # it has three rows
         assert ids(frame.filter("id = 1").union(frame.filter("id = 2"))) == [2]  # it has two rows
         assert ids(bench.batch(kind="pushing").load()) == [0, 1, 2]
-
-
-def test_a_frame_with_a_filter_is_planned_for_each_query_if_filters_are_pushed_down(make_bench: MakeBench) -> None:
-    bench = make_bench(3)
-    with bench.conf(PUSHDOWN, "true"):
-        frame = bench.batch().load().filter("id >= 0")
-        assert frame.count() == 3
-        bench.set_rows(5)
-        assert frame.count() == 5
-    assert len(bench.calls("partitions")) == 2
 
 
 def frames(bench: Bench, look: Callable[[DataFrame], object], **options: Any) -> list[DataFrame]:

@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PythonException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -13,8 +13,6 @@ from tests.spark_facts.bench import Bench, MakeBench
 
 ID, TEXT = pa.field("id", pa.int64()), pa.field("text", pa.string())
 ARROW = pa.schema([ID, TEXT])
-LARGE = pa.schema([ID, pa.field("text", pa.large_string())])
-NOT_NULL = pa.schema([ID.with_nullable(False), TEXT])
 TIME_ZONE = "spark.sql.session.timeZone"
 
 ALL_TYPES = """
@@ -126,33 +124,9 @@ def test_nulls_in_nested_types_and_collations_fail_if_the_planner_has_read_the_r
         read_ahead(bench, bench.spark.sql(f"SELECT {value} AS text"))
 
 
-def test_year_month_intervals_break_the_arrow_that_arrives(bench: Bench) -> None:
-    with pytest.raises(PythonException):
-        bench.save(bench.spark.sql("SELECT INTERVAL '1-2' YEAR TO MONTH AS ym"))
-
-
-def test_the_schema_to_yield_is_to_arrow_schema_with_utc(bench: Bench) -> None:
-    schema = bench.spark.createDataFrame([], "id BIGINT, text STRING").schema
-    assert to_arrow_schema(schema, timezone="UTC").equals(ARROW)
-
-
 def test_a_first_batch_in_exactly_the_schema_is_read(bench: Bench) -> None:
     give(bench, rows_of(ARROW))
     assert [tuple(row) for row in bench.batch().load().collect()] == [(1, "one")]
-
-
-@pytest.mark.parametrize("other", [LARGE, NOT_NULL], ids=["large_string", "not nullable"])
-def test_a_first_batch_in_another_schema_is_refused(bench: Bench, other: pa.Schema) -> None:
-    give(bench, rows_of(other))
-    with pytest.raises(PythonException, match="DATA_SOURCE_RETURN_SCHEMA_MISMATCH"):
-        bench.batch().load().collect()
-
-
-def test_later_batches_in_another_schema_are_refused_by_arrow(bench: Bench) -> None:
-    """Not by pyspark, which checks the first alone."""
-    give(bench, rows_of(ARROW), rows_of(NOT_NULL))
-    with pytest.raises(PythonException, match="Tried to write record batch with different schema"):
-        bench.batch().load().collect()
 
 
 def test_the_first_batch_has_timestamps_in_utc_whatever_the_session_time_zone(make_bench: MakeBench) -> None:
