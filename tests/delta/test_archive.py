@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import TimestampType
 
 import pyspark_log
 from pyspark_log.history import archive as archive_module
@@ -25,7 +24,6 @@ from pyspark_log_storage.errors import DataLoss, InvalidInput, StoreUnavailable
 from pyspark_log_storage.stores.addresses import open_store
 from tests.support.lost_folders import lose_folder
 from tests.support.plain_log import PlainLog
-from tests.support.spark.spark_log import configured
 from tests.support.unsteady_topic import UnsteadyTopic
 
 pytestmark = pytest.mark.spark
@@ -82,21 +80,6 @@ def test_each_call_copies_what_the_table_lacks_in_the_layout_of_the_user(spark, 
     assert pyspark_log.archive(spark, log.path, "t", table, **DAY) == {0: (0, 3), 1: (0, 3)}
     assert ArchiveTable(spark, table).version() == version
     assert log_starts(log) == [0, 0]
-
-
-def test_rows_that_a_killed_call_has_appended_are_counted_and_not_appended_again(spark, log, table, monkeypatch):
-    append(log, "a")
-    pyspark_log.archive(spark, log.path, "t", table)
-    append(log, "b")
-    with monkeypatch.context() as patched:
-        patched.setattr(ArchiveTable, "record", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            pyspark_log.archive(spark, log.path, "t", table)
-    assert stored(spark, table).count() == 4
-    assert in_order(pyspark_log.read(spark, log.path, "t", archive=table)) == expected("a", "b")
-    append(log, "c")
-    assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 3), 1: (0, 3)}
-    assert in_order(stored(spark, table)) == expected("a", "b", "c")
 
 
 def test_of_two_calls_that_append_after_the_same_rows_one_does(spark, log, table, monkeypatch):
@@ -215,13 +198,6 @@ def test_an_archive_gets_no_rows_behind_a_gap(spark, log, table):
     with pytest.raises(InvalidInput, match="failOnDataLoss=false"):
         pyspark_log.archive(spark, log.path, "t", table, options={"failOnDataLoss": "false"})
     assert in_order(stored(spark, table)) == expected("a")
-
-
-def test_times_are_times_also_if_the_session_takes_the_word_timestamp_for_another_type(spark, log, table):
-    append(log, "a")
-    with configured(spark, spark__sql__timestampType="TIMESTAMP_NTZ"):
-        assert pyspark_log.archive(spark, log.path, "t", table, **DAY) == {0: (0, 1), 1: (0, 1)}
-        assert stored(spark, table).schema["timestamp"].dataType == TimestampType()
 
 
 def test_only_a_table_of_this_topic_is_its_archive(spark, log, table, tmp_path):

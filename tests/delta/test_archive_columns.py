@@ -86,17 +86,6 @@ def test_a_table_gets_no_narrower_values_than_the_topic_has(spark, log, table):
     assert values(spark.table(sql)) == expected
 
 
-def test_rows_are_cast_to_columns_that_the_user_made_wider(spark, log, tmp_path):
-    name = str(tmp_path / "wide")
-    write(spark, log, "CAST(id AS INT) AS v")
-    pyspark_log.archive(spark, log.path, "t", name)
-    spark.sql(f"ALTER TABLE delta.`{name}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
-    spark.sql(f"ALTER TABLE delta.`{name}` ALTER COLUMN v TYPE DOUBLE")
-    write(spark, log, "CAST(id AS INT) AS v")
-    pyspark_log.archive(spark, log.path, "t", name)
-    assert values(pyspark_log.read(spark, log.path, "t", archive=name)) == [(n,) for n in range(ROWS)] * 2
-
-
 @pytest.mark.parametrize(
     ("name", "why"),
     [("", "table is empty"), ("a-b", "table 'a-b': .*a-b"), ("db.", "table 'db.': .+"), ("seen", "is a view")],

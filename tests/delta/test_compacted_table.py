@@ -70,18 +70,6 @@ def test_large_files_and_one_of_deletions_alone_are_read(spark, log):
     assert rows_of(dead, "key", "value") == [(b"a", None)]
 
 
-def test_older_versions_of_the_table_are_older_states(spark, log):
-    log.create("t", 1, **(COMPACTED | {"file_delete_delay_ms": 3_600_000}))
-    states = []
-    for number in range(3):
-        send(log, *((b"%d" % key, b"%d" % number) for key in range(number, number + 5)))
-        maintain(log)
-        states.append(rows_of(pyspark_log.latest(spark, log.path, "t"), "key", "value"))
-    for version, wanted in enumerate(states):
-        table = spark.read.format("delta").option("versionAsOf", version).load(table_of(log))
-        assert rows_of(table, "key", "value") == wanted
-
-
 @pytest.mark.parametrize(
     "change", ["DELETE FROM delta.`{}` WHERE offset = 0", "OPTIMIZE delta.`{}`", "VACUUM delta.`{}`"]
 )
