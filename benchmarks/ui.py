@@ -61,6 +61,6 @@ def measure_ui(folder: Path, partitions: int, log: Callable[[str], object]) -> l
 
 def _rendered(page: str, view: ClusterView, content_of: content.Content) -> str:
     settings = Settings(path=view.address)
-    context = content_of(view, {}, {})
+    context = content_of(view, {})
     drawn = pages.render(page, view=view, settings=settings, secret="", **context)
     return pages.document_of(page, Screen(drawn, context["title"]), view)

@@ -9,6 +9,7 @@ import msgspec
 
 from pyspark_log.browse.budget import requests_made
 from pyspark_log.browse.view import CLUSTER
+from pyspark_log.documents.history import Journal
 from pyspark_log_coordinator.audit import timeline
 from pyspark_log_coordinator.audit.timeline import Moment, Scope
 from pyspark_log_coordinator.cluster.cluster_state import group_of
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from pyspark_log.browse.budget import Budget
-    from pyspark_log.browse.view import ClusterView, Key
+    from pyspark_log.browse.view import ClusterView
+    from pyspark_log.documents.history import Key
     from pyspark_log_coordinator.log.log import Log
 
 ENTRIES_READ = 1_000
@@ -31,23 +33,6 @@ REQUESTS_AHEAD = 300
 """Somebody who waits for what was never read gets it at once unless more than these are not paid back yet."""
 MOMENTS_KEPT = 20_000
 """Of each journal, the newest."""
-
-
-class Journal(msgspec.Struct):
-    """What is known of the past of one journal."""
-
-    moments: list[Moment]
-    version: int
-    begin: int
-    """The first entry that is known."""
-    begin_ms: int
-    """When it was written."""
-    problem: str = ""
-    is_whole: bool = True
-    """Whether no older entries are left to read."""
-
-
-Known = dict["Key", Journal]
 
 
 class Entry(NamedTuple):
@@ -65,7 +50,7 @@ class Past:
         """Read nothing yet. The budget is for an object store; None reads everything at once."""
         self._log = log
         self._budget = budget if log.is_remote else None
-        self.known: Known = {}
+        self.known: dict[Key, Journal] = {}
         """What has been read. It is replaced and never changed."""
         self._handles: dict[Key, tuple[str, timeline.Handle]] = {}
         """Which journal was read under a name, and from where."""
@@ -74,8 +59,8 @@ class Past:
         self._turns: dict[Key, int] = {}
         self._numbers = itertools.count(1)
 
-    def read(self, view: ClusterView, topic: str = "", group: str = "", *, waits: bool = True) -> None:
-        """Read the journals in which `view` has newer entries, first those of a topic or a group that is asked for.
+    def read(self, view: ClusterView, topic: str = "", group: str = "", *, waits: bool = True) -> ClusterView:
+        """Return a view with what is known of the past, after the journals were read in which it has newer entries.
 
         In an object store this is within the budget, somewhat ahead of it if somebody `waits` for what was never read:
         the rest is read later. A journal that cannot be read has a `problem`.
@@ -88,15 +73,19 @@ class Past:
         # The one that was read longest ago comes first.
         due.sort(key=lambda key: (key not in asked, self._turns.get(key, 0)))
         is_asked_for = waits and not (self.known and asked <= self.known.keys())
-        if not due or (self._budget and self._budget.lent() > (REQUESTS_AHEAD if is_asked_for else 0)):
-            return
-        before = requests_made()
-        try:
-            self._read_some(view, due, news, before)
-        except LogError as error:
-            self._note(CLUSTER, error)
-        if self._budget is not None:
-            self._budget.lend(requests_made() - before)
+        if due and not (self._budget and self._budget.lent() > (REQUESTS_AHEAD if is_asked_for else 0)):
+            before = requests_made()
+            try:
+                self._read_some(view, due, news, before)
+            except LogError as error:
+                self._note(CLUSTER, error)
+            if self._budget is not None:
+                self._budget.lend(requests_made() - before)
+        return self.shown(view)
+
+    def shown(self, view: ClusterView) -> ClusterView:
+        """Return a view with what is known of the past."""
+        return msgspec.structs.replace(view, past=self.known)
 
     def _read_some(self, view: ClusterView, due: Sequence[Key], news: Collection[Key], before: int) -> None:
         if CLUSTER in self.known and CLUSTER in news:  # before the log is opened anew, which reads its next entry

@@ -18,6 +18,7 @@ from pyspark_log.documents import cluster as documents
 from pyspark_log.documents import verdict
 from pyspark_log.documents.figures import Figures, OnNode, figures_of
 from pyspark_log.documents.groups import unstarted
+from pyspark_log.documents.history import Journal, Key
 from pyspark_log.reading.groups import PartitionLag, lags_in
 from pyspark_log_coordinator.audit.timeline import Lane, Moment, Scope
 from pyspark_log_coordinator.group.state import Group, GroupState
@@ -44,7 +45,6 @@ PAUSE_REQUESTS = 2
 OPEN_SECONDS = 60.0
 """How often the cluster's own journal and its nodes are looked at in an object store."""
 Document = dict[str, Any]
-Key = tuple[Scope, str]
 CLUSTER: Key = (Scope.CLUSTER, "")
 
 
@@ -115,6 +115,8 @@ class ClusterView(msgspec.Struct, frozen=True):
     problem: str = ""
     noticed: tuple[Moment, ...] = ()
     """When nodes ceased to answer and when they answered again, while somebody looked."""
+    past: dict[Key, Journal] = {}
+    """What has been read of the past."""
 
     @property
     def partitions(self) -> int:
@@ -214,7 +216,9 @@ class Watch:
         groups = {
             name: self._group(name, ids, read=turn in {None, (Scope.GROUP, name)}) for name in sorted(log.known_groups)
         }
-        is_read = turn in {None, CLUSTER} or not self._has_failed(turn, topics, groups)
+        scope, name = turn or CLUSTER
+        mine = topics.get(name) if scope is Scope.TOPIC else groups.get(name)
+        is_read = mine is None or not mine.problem
         if not is_read:
             self._opened = -float("inf")
         self._view = ClusterView(
@@ -258,14 +262,6 @@ class Watch:
         words += [(f"node {each} answers again", False) for each in sorted(before - broken)]
         new = [Moment(Lane.NODES, *each, time_ms=now, scope=Scope.CLUSTER, name="", entry=0) for each in words]
         return (*self._view.noticed, *new)[-NOTICED_KEPT:]
-
-    @staticmethod
-    def _has_failed(
-        turn: Key | None, topics: Mapping[str, TopicView | None], groups: Mapping[str, GroupView | None]
-    ) -> bool:
-        scope, name = turn or CLUSTER
-        found = topics.get(name) if scope is Scope.TOPIC else groups.get(name)
-        return found is not None and bool(found.problem)
 
     def _open(self) -> None:
         """Read the cluster's journal, and find out which nodes answer. Raises `LogError`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -33,13 +33,18 @@ Key = tuple[Scope, str]
 Values = list["float | None"]
 
 
-class Known(Protocol):
-    """What is known of the past of a journal: its moments from entry `begin` on, which is of `begin_ms`."""
+class Journal(msgspec.Struct):
+    """What is known of the past of a journal: its moments from entry `begin` on."""
 
     moments: list[Moment]
+    version: int
     begin: int
+    """The first entry that is known."""
     begin_ms: int
-    problem: str
+    """When it was written."""
+    problem: str = ""
+    is_whole: bool = True
+    """Whether no older entries are left to read."""
 
 
 class Span(NamedTuple):
@@ -72,18 +77,18 @@ def span(since: int, until: int, now: int | None = None) -> Span:
     return Span(begin, max(-(-until // step) * step, begin + step), step, until if now is None else now)
 
 
-def known_since(journals: Iterable[Known | None]) -> float:
+def known_since(journals: Iterable[Journal | None]) -> float:
     """Return since when all of these journals are known (ms)."""
     return max((_known_since(each) for each in journals), default=-float("inf"))
 
 
-def _known_since(journal: Known | None) -> float:
+def _known_since(journal: Journal | None) -> float:
     if journal is None or (journal.problem and not journal.moments):
         return float("inf")
     return journal.begin_ms if journal.begin > 1 else -float("inf")
 
 
-def rates(journals: Mapping[Key, Known], keys: Collection[Key], within: Span, *fields: str) -> list[Values]:
+def rates(journals: Mapping[Key, Journal], keys: Collection[Key], within: Span, *fields: str) -> list[Values]:
     """Return the `rows` or `bytes` a second of batches, or of commits the rows (`committed`), of some journals."""
     sums = [[0.0] * len(within.times) for _ in fields]
     for key in keys:
@@ -100,11 +105,6 @@ def rates(journals: Mapping[Key, Known], keys: Collection[Key], within: Span, *f
     ]
 
 
-def added(one: float | None, other: float | None) -> float | None:
-    """Return a sum, which is not known if a part of it is not."""
-    return None if one is None or other is None else one + other
-
-
 def levels(now: float, changes: Iterable[tuple[int, float]], known: float, within: Span) -> Values:
     """Return a number at the end of each step, from what it is now and by how much it has changed when (ms)."""
     waiting = sorted(changes)
@@ -116,7 +116,7 @@ def levels(now: float, changes: Iterable[tuple[int, float]], known: float, withi
     return found[::-1]
 
 
-def lag(journals: Mapping[Key, Known], group: str, topics: Collection[str], now: int, within: Span) -> Values:
+def lag(journals: Mapping[Key, Journal], group: str, topics: Collection[str], now: int, within: Span) -> Values:
     """Return the lag of a group, from its lag `now` backward: batches made it larger, commits smaller."""
     keys = [(Scope.GROUP, group), *((Scope.TOPIC, each) for each in topics)]
     known = [journals[key] for key in keys if key in journals]
@@ -124,7 +124,7 @@ def lag(journals: Mapping[Key, Known], group: str, topics: Collection[str], now:
     return levels(now, changes, known_since(journals.get(key) for key in keys), within)
 
 
-def out_of_sync(journals: Mapping[Key, Known], topics: Mapping[str, Figures], within: Span) -> Values:
+def out_of_sync(journals: Mapping[Key, Journal], topics: Mapping[str, Figures], within: Span) -> Values:
     """Return how many replicas of all topics are not in an ISR."""
     now = sum(has.replicas - has.in_sync for each in topics.values() for has in each.nodes.values())
     keys = [(Scope.TOPIC, each) for each in topics]
@@ -163,7 +163,7 @@ class Batches(NamedTuple):
         return newest[len(newest) // 2] if newest else None
 
 
-def batches(journals: Mapping[Key, Known]) -> list[Batches]:
+def batches(journals: Mapping[Key, Journal]) -> list[Batches]:
     """Return who has written batches, the newest first."""
     found: dict[tuple[str, str], list[Moment]] = defaultdict(list)
     for journal in journals.values():

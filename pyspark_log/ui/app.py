@@ -8,7 +8,6 @@ what is in `guard`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import secrets
 import time
@@ -42,7 +41,7 @@ except ImportError as missing:
     ) from None
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Hashable, Mapping
 
     from starlette.requests import Request
     from starlette.types import ASGIApp
@@ -65,8 +64,8 @@ OVERVIEW_SECONDS = 0.2
 """A page that is about the present waits so long for the past, of which it shows what is known."""
 SHOWN_SECONDS = 5.0
 """A topic or group is somebody's open page for so long after a request for it."""
-FILTERS_WAITING_MAX = 8
-"""So many searches among rows may wait for their turn."""
+SEARCHES_MAX = 8
+"""So many viewers may wait for searches among rows, which take turns."""
 FORM_BYTES_MAX = 2**20
 KNOWN = "x-pyspark-log-known"
 """The header in which an open page says what it shows."""
@@ -91,31 +90,24 @@ class Live:
         self.watch = Watch(own_log(settings.path, settings.options), settings.path)
         self._thread = ThreadPoolExecutor(1, "pyspark-log-ui")
         self._due = -float("inf")
-        self._looking: asyncio.Future[float] | None = None
+        self._looking: asyncio.Future[None] | None = None
         self._wanted: dict[str, float] = {}
 
     async def view(self, *wanted: str) -> ClusterView:
         """Return the newest view. `wanted` are topics and groups that the caller shows."""
         loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = time.monotonic()
         self._wanted |= dict.fromkeys(wanted, now)
-        if self._looking is None and now >= self._due:
+        if (self._looking is None or self._looking.done()) and now >= self._due:
             self._wanted = {name: at for name, at in self._wanted.items() if at > now - SHOWN_SECONDS}
             self._looking = loop.run_in_executor(self._thread, self._look, list(self._wanted))
-            self._looking.add_done_callback(self._seen)
-        if self._looking is not None:
-            await asyncio.wait({self._looking}, timeout=PATIENCE_SECONDS)
+        await _waited(self._looking, PATIENCE_SECONDS)
         return self.watch.view
 
-    def _look(self, wanted: list[str]) -> float:
-        """Look. Return how many seconds of the processor that took."""
+    def _look(self, wanted: list[str]) -> None:
         begun = time.thread_time()
         self.watch.look(wanted)
-        return time.thread_time() - begun
-
-    def _seen(self, looking: asyncio.Future[float]) -> None:
-        self._looking = None
-        self._due = asyncio.get_running_loop().time() + max(LOOK_SECONDS, looking.result() / LOOK_SHARE)
+        self._due = time.monotonic() + max(LOOK_SECONDS, (time.thread_time() - begun) / LOOK_SHARE)
 
 
 class Ui:
@@ -130,10 +122,10 @@ class Ui:
         self._plans = reset.Plans()
         names = {"views": 1, "rows": 2, "filters": 1, "past": 1}
         self._threads = {name: ThreadPoolExecutor(many, f"pyspark-log-ui-{name}") for name, many in names.items()}
-        self._filtering = 0
+        self._searches = 0
         self._masks = masks.parsed(settings.mask)
         self._past = Past(own_log(settings.path, settings.options), self.live.watch.budget)
-        self._reading: asyncio.Future[None] | None = None
+        self._reading: asyncio.Future[ClusterView] | None = None
 
     def app(self) -> ASGIApp:
         """Return the application."""
@@ -171,23 +163,19 @@ class Ui:
             view = await self.live.view(*(parameters[each] for each in ("topic", "group") if parameters.get(each)))
             if patience is not None:
                 await self._read_past(view, parameters, patience)
-            known = self._past.known
-            mark = view.at_ms, view.status, id(known)
-            return await self._moving(request, name, view, "views", mark, lambda: content_of(view, parameters, known))
+            view = self._past.shown(view)
+            mark = view.at_ms, view.status, id(view.past)
+            return await self._moving(request, name, view, "views", mark, lambda: content_of(view, parameters))
 
         return endpoint
 
     async def _read_past(self, view: ClusterView, parameters: Mapping[str, str], patience: float) -> None:
         """Let the past be read on. Wait a while for it."""
-        if self._reading is None:
+        if self._reading is None or self._reading.done():
             asked = parameters.get("topic", ""), parameters.get("group", "")
             read = functools.partial(self._past.read, view, *asked, waits=patience > OVERVIEW_SECONDS)
             self._reading = asyncio.get_running_loop().run_in_executor(self._threads["past"], read)
-            self._reading.add_done_callback(self._read)
-        await asyncio.wait({self._reading}, timeout=patience)
-
-    def _read(self, _: object) -> None:
-        self._reading = None
+        await _waited(self._reading, patience)
 
     async def _moving(
         self,
@@ -256,29 +244,21 @@ class Ui:
         view = await self.live.view(parameters["topic"])
         topic = view.topics.get(parameters["topic"])
         mark = (topic.version, topic.problem) if topic is not None else None, view.problem
-        with self._queue(parameters) as thread:
-            if not thread:
-                return await self._error(
-                    503, "Others search among rows now, and the server does a few searches at once; try again."
-                )
-            return await self._moving(
-                request, "rows", view, thread, mark, lambda: content.rows(self._open, parameters, self._masks)
-            )
-
-    @contextlib.contextmanager
-    def _queue(self, parameters: Mapping[str, str]) -> Iterator[str]:
-        """Give the thread that reads rows: searches have one of their own. Empty if too many wait for it."""
-        if not filters.is_filtered(parameters):
-            yield "rows"
-            return
-        if self._filtering >= FILTERS_WAITING_MAX:
-            yield ""
-            return
-        self._filtering += 1
+        is_search = filters.is_filtered(parameters)
+        if is_search and self._searches >= SEARCHES_MAX:
+            return await self._error(503, "Too many others search among rows now; try again.")
+        self._searches += is_search
         try:
-            yield "filters"
+            return await self._moving(
+                request,
+                "rows",
+                view,
+                "filters" if is_search else "rows",
+                mark,
+                lambda: content.rows(self._open, parameters, self._masks),
+            )
         finally:
-            self._filtering -= 1
+            self._searches -= is_search
 
     async def _download(self, request: Request) -> Response:
         """Return the rows of a page as a file."""
@@ -330,6 +310,12 @@ class Ui:
     def _open(self) -> Log:
         """Return the log of this thread."""
         return open_log(self.settings.path, self.settings.options)
+
+
+async def _waited(doing: asyncio.Future[Any] | None, seconds: float) -> None:
+    """Wait a while for what is being done, if anything."""
+    if doing is not None and not doing.done():
+        await asyncio.wait({doing}, timeout=seconds)
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What each page shows: functions from a view, an address's parameters and the known past to a template's values.
+"""What each page shows: functions from a view and an address's parameters to a template's values.
 
 A parameter that makes no sense counts as its default: an address that somebody has shortened or mistyped still opens.
 What does not exist has the `status` 404.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from pyspark_log.browse.masks import Masks
-    from pyspark_log.browse.past import Known, Past
+    from pyspark_log.browse.past import Past
     from pyspark_log.browse.view import ClusterView, GroupView, TopicView
     from pyspark_log.documents.history import Span, Values
     from pyspark_log.reading.groups import PartitionLag
@@ -36,12 +36,11 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition, SegmentRef
 
 T = TypeVar("T")
-Content = Callable[["ClusterView", Mapping[str, str], "Known"], dict[str, Any]]
-"""`content(view, parameters, past)`; the parameters are those of the address's path and query."""
+Content = Callable[["ClusterView", Mapping[str, str]], dict[str, Any]]
+"""`content(view, parameters)`; the parameters are those of the address's path and query."""
 PARTITIONS_SHOWN = 50
 """Partitions on one page of a topic or a group."""
 MOMENTS_LISTED = 200
-BATCHES_LISTED = 100
 RECENT_MS = 3 * 3_600_000
 """The time that the overview shows at most."""
 FURTHEST_BEHIND = 5
@@ -52,14 +51,14 @@ ROUTINE = (*QUIET, Lane.SEGMENTS)
 _US_PER_MS = 1000
 
 
-def overview(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
+def overview(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Return whether somebody should worry, and what moves."""
     del parameters
-    moments = [each for journal in past.values() for each in journal.moments]
+    moments = [each for journal in view.past.values() for each in journal.moments]
     first = min((each.time_ms for each in moments), default=view.now_ms)
     within = past_numbers.span(max(first - 1, view.at_ms - RECENT_MS), view.at_ms)
     topics = [(Scope.TOPIC, each) for each in view.topics]
-    (in_bytes,) = past_numbers.rates(past, topics, within, "bytes")
+    (in_bytes,) = past_numbers.rates(view.past, topics, within, "bytes")
     events, _ = past_numbers.listed([*moments, *view.noticed], 10, [each for each in Lane if each not in ROUTINE])
     behind = sorted((each for each in view.groups.values() if each.lag), key=lambda each: -each.lag)
     known = [each for each in in_bytes if each is not None]
@@ -70,28 +69,14 @@ def overview(view: ClusterView, parameters: Mapping[str, str], past: Known) -> d
         "rows": sum(each.figures.rows for each in view.topics.values()),
         "bytes": sum(each.figures.bytes for each in view.topics.values()),
         "lag": sum(each.lag for each in view.groups.values()),
-        "charts": _rates(view, past, within, topics, list(view.groups)),
-        "behind": [(each, _catch_up(view, past, each)) for each in behind[:FURTHEST_BEHIND]],
+        "charts": _rates(view, within, topics, list(view.groups)),
+        "behind": [(each, _catch_up(view, each)) for each in behind[:FURTHEST_BEHIND]],
         "full_in": {each["node"]: _days_left(each, growth * each["has"].bytes / stored) for each in view.nodes},
         "events": events,
-        "queries": past_numbers.batches(past)[:FURTHEST_BEHIND],
-        "unread": _unread(view.keys, past),
+        "queries": past_numbers.batches(view.past)[:FURTHEST_BEHIND],
+        "unread": _unread(view, view.keys),
         "spare": spare(view.journals) if view.journals else None,
     }
-
-
-def _out(past: Known, view: ClusterView, names: Sequence[str], within: Span) -> tuple[Values, Values]:
-    """Return the rows a second that groups have committed, and about how many bytes these are where they are stored."""
-    rows: Values = [0.0] * len(within.times)
-    sizes: Values = list(rows)
-    for name in names:
-        (committed,) = past_numbers.rates(past, [(Scope.GROUP, name)], within, "committed")
-        figures = [view.topics[each].figures for each in _topics_of(view.groups[name]) if each in view.topics]
-        row_bytes = sum(each.bytes for each in figures) / max(1, sum(each.rows for each in figures))
-        for place, each in enumerate(committed):
-            rows[place] = past_numbers.added(rows[place], each)
-            sizes[place] = past_numbers.added(sizes[place], None if each is None else each * row_bytes)
-    return rows, sizes
 
 
 def _days_left(node: Mapping[str, Any], bytes_a_second: float) -> float | None:
@@ -106,9 +91,11 @@ class CatchUp(NamedTuple):
     ms: float | None
 
 
-def _catch_up(view: ClusterView, past: Known, group: GroupView) -> CatchUp:
+def _catch_up(view: ClusterView, group: GroupView) -> CatchUp:
     within = past_numbers.span(view.at_ms - 600_000, view.at_ms)
-    change = past_numbers.trend(past_numbers.lag(past, group.group_id, _topics_of(group), group.lag, within), within)
+    change = past_numbers.trend(
+        past_numbers.lag(view.past, group.group_id, _topics_of(group), group.lag, within), within
+    )
     return CatchUp(change, group.lag / -change * 1000 if change is not None and change < 0 and group.lag else None)
 
 
@@ -116,15 +103,14 @@ def _topics_of(group: GroupView) -> list[str]:
     return sorted({each.topic for each in group.lags} | group.unstarted.keys())
 
 
-def nodes(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
+def nodes(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Return the nodes."""
-    del parameters, past
+    del parameters
     return {"title": "Nodes", "spare": spare(view.journals) if view.journals else None}
 
 
-def topics(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
+def topics(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Return the topics with `q` in their names, in the order `sort`, the other way round with `-` before it."""
-    del past
     wanted = parameters.get("q", "")
     troubled = parameters.get("troubled", "")
     found = [
@@ -159,9 +145,8 @@ def _sorted(
     return {"order": order, "found": sorted(found, key=key, reverse=is_reversed)}
 
 
-def topic(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
+def topic(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Return a topic, a `page` of its partitions, and its settings."""
-    del past
     name = parameters["topic"]
     found = view.topics.get(name)
     context: dict[str, Any] = {"title": name, "name": name, "topic": found}
@@ -197,9 +182,8 @@ def _missing(view: ClusterView, kind: str, name: str, every: Sequence[str], prob
     return {"problem": f"There is no {kind} of this name.", "status": 404, "similar": similar}
 
 
-def groups(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
+def groups(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Return the groups with `q` in their names, in the order `sort`."""
-    del past
     wanted = parameters.get("q", "")
     found = [each for each in view.groups.values() if wanted.lower() in each.group_id.lower()]
     keys: dict[str, Callable[[GroupView], Any]] = {
@@ -211,7 +195,7 @@ def groups(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dic
     return {"title": "Groups", "wanted": wanted, "topics_of": _topics_of} | _sorted(found, keys, parameters)
 
 
-def group(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
+def group(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Return a group, how old its oldest unread rows are at least, and its lag over time."""
     name = parameters["group"]
     found = view.groups.get(name)
@@ -222,10 +206,10 @@ def group(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict
     behind = [each["behind_ms"] for each in document["partitions"] if each["behind_ms"] is not None]
     for each in document["members"]:
         each["has"] = {topic: ranges(numbers) for topic, numbers in (each["assigned"] or {}).items()}
-    journal = past.get((Scope.GROUP, name))
+    journal = view.past.get((Scope.GROUP, name))
     begin = journal.moments[0].time_ms - 1 if journal is not None and journal.moments else view.at_ms - 60_000
     within = past_numbers.span(max(begin, view.at_ms - RECENT_MS), view.at_ms)
-    lag = past_numbers.lag(past, name, _topics_of(found), found.lag, within)
+    lag = past_numbers.lag(view.past, name, _topics_of(found), found.lag, within)
     return context | {
         "problem": "",
         "document": document,
@@ -239,7 +223,7 @@ def group(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict
         "paged": _paged(document["partitions"], parameters.get("page", "")),
         "oldest": max(behind, default=None),
         "chart": _plot("Lag", within, {"rows": lag}, "count"),
-        "catch_up": _catch_up(view, past, found),
+        "catch_up": _catch_up(view, found),
         "topics": _topics_of(found) or sorted(view.topics),
     }
 
@@ -317,14 +301,12 @@ def _paths(series: Sequence[Values]) -> list[str]:
     return paths
 
 
-def queries(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
-    """Return the queries that write topics, their newest batches, and the groups that only store offsets."""
+def queries(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Return the queries that write topics, and the groups that only store offsets."""
     del parameters
     topics = {name: each.topic for name, each in view.topics.items() if each.topic is not None}
-    batches = past_numbers.batches(past)
+    batches = past_numbers.batches(view.past)
     within = past_numbers.span(view.at_ms - RECENT_MS, view.at_ms)
-    moments = [each for journal in past.values() for each in journal.moments if each.producer]
-    moments.sort(key=lambda each: -each.time_ms)
     timed = {f"{each.name} → {each.topic}": past_numbers.intervals(each, within) for each in batches[:6]}
     return {
         "title": "Queries",
@@ -332,15 +314,11 @@ def queries(view: ClusterView, parameters: Mapping[str, str], past: Known) -> di
         "readers": [each for each in view.groups.values() if each.group and not each.group.protocol_type],
         "known": {(each.topic, each.name): each for each in batches},
         "chart": _plot("Seconds between two batches", within, timed, "seconds") if timed else None,
-        "batches": moments[:BATCHES_LISTED],
-        "total": len(moments),
-        "unread": _unread(view.keys, past),
+        "unread": _unread(view, view.keys),
     }
 
 
-def history(
-    view: ClusterView, parameters: Mapping[str, str], past: Known, most: int = MOMENTS_LISTED
-) -> dict[str, Any]:
+def history(view: ClusterView, parameters: Mapping[str, str], most: int = MOMENTS_LISTED) -> dict[str, Any]:
     """Return what happened in a span of time, of everything, a topic or a group, as charts and as a list."""
     given = {name: parameters.get(name, "") for name in ("topic", "group", "from", "to", "lanes")}
     context: dict[str, Any] = {"title": "History", "given": given, "problem": "", "all_lanes": list(Lane)}
@@ -350,7 +328,7 @@ def history(
     if of_group and of_group not in view.groups:
         return context | _missing(view, "group", of_group, list(view.groups), "")
     keys = _keys(view, of_topic, of_group)
-    known = {key: past[key] for key in keys if key in past}
+    known = {key: view.past[key] for key in keys if key in view.past}
     moments = [each for journal in known.values() for each in journal.moments]
     moments += () if of_topic or of_group else view.noticed
     try:
@@ -366,13 +344,13 @@ def history(
         "given": given | {"lanes": " ".join(sorted(asked))},
         "span": within,
         "spans": _spans(within.since, within.until),
-        "charts": _charts(view, past, within, of_topic, of_group),
+        "charts": _charts(view, within, of_topic, of_group),
         "marks": _marks(listed, within, lanes),
         "listed": listed,
         "total": total,
         "trimmed": {key: each for key, each in known.items() if each.begin > 1},
         "problems": {key: each.problem for key, each in known.items() if each.problem},
-        "unread": _unread(keys, past),
+        "unread": _unread(view, keys),
     }
 
 
@@ -386,30 +364,33 @@ def _keys(view: ClusterView, topic: str, group: str) -> list[tuple[Scope, str]]:
 
 
 def _rates(
-    view: ClusterView, past: Known, within: Span, topics: Sequence[tuple[Scope, str]], groups: Sequence[str]
+    view: ClusterView, within: Span, topics: Sequence[tuple[Scope, str]], groups: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the charts of what was written to topics, and of what groups have committed."""
     rows: dict[str, Values] = {}
-    sizes: dict[str, Values] = {}
+    charts = []
     if topics:
-        rows["written"], sizes["written"] = past_numbers.rates(past, topics, within, "rows", "bytes")
+        rows["written"], sizes = past_numbers.rates(view.past, topics, within, "rows", "bytes")
+        charts = [_plot("Bytes a second", within, {"written": sizes}, "bytes")]
     if groups:
-        rows["committed by groups"], sizes["committed by groups"] = _out(past, view, groups, within)
-    return [_plot("Rows a second", within, rows, "rate"), _plot("Bytes a second", within, sizes, "bytes")]
+        keys = [(Scope.GROUP, each) for each in groups]
+        (rows["committed by groups"],) = past_numbers.rates(view.past, keys, within, "committed")
+    return [_plot("Rows a second", within, rows, "rate"), *charts]
 
 
-def _charts(view: ClusterView, past: Known, within: Span, topic: str, group: str) -> list[dict[str, Any]]:
+def _charts(view: ClusterView, within: Span, topic: str, group: str) -> list[dict[str, Any]]:
     topics = [(Scope.TOPIC, each) for each in ([topic] if topic else [] if group else view.topics)]
     groups = [group] if group else [] if topic else list(view.groups)
-    charts = _rates(view, past, within, topics, groups)
+    charts = _rates(view, within, topics, groups)
     if topics:
         figures: dict[str, Figures] = {name: view.topics[name].figures for _, name in topics}
-        found = past_numbers.out_of_sync(past, figures, within)
+        found = past_numbers.out_of_sync(view.past, figures, within)
         charts.append(_plot("Replicas that are not in sync", within, {"replicas": found}, "count"))
     if groups:
         most = sorted((view.groups[name] for name in groups), key=lambda each: -each.lag)[:FURTHEST_BEHIND]
         lags = {
-            each.group_id: past_numbers.lag(past, each.group_id, _topics_of(each), each.lag, within) for each in most
+            each.group_id: past_numbers.lag(view.past, each.group_id, _topics_of(each), each.lag, within)
+            for each in most
         }
         charts.append(_plot("Lag", within, lags, "count"))
     return charts
@@ -453,9 +434,9 @@ def _spans(since: int, until: int) -> dict[str, tuple[int, int]]:
     return {name: (max(begin, TIMES[0]), min(max(end, begin + 1), TIMES[1])) for name, (begin, end) in spans.items()}
 
 
-def _unread(keys: Sequence[tuple[Scope, str]], past: Known) -> int:
+def _unread(view: ClusterView, keys: Sequence[tuple[Scope, str]]) -> int:
     """Return how many journals have entries that are not known yet, and will be."""
-    return sum(key not in past or not past[key].is_whole for key in keys)
+    return sum(key not in view.past or not view.past[key].is_whole for key in keys)
 
 
 def entry(past: Past, scope: str, number: int, name: str = "") -> dict[str, Any]:

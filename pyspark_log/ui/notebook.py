@@ -64,16 +64,14 @@ def describe(
     shown: list[tuple[str, dict[str, Any]]] = []
     lines = []
     if topic is not None:
-        shown.append(("topic", content.topic(view, {"topic": topic}, {})))
+        shown.append(("topic", content.topic(view, {"topic": topic})))
         lines.append(_topic_line(view.topics[topic]))
     if group is not None:
-        past = Past(log)
-        past.read(view, group=group)
-        shown.append(("group", content.group(view, {"group": group}, past.known)))
+        shown.append(("group", content.group(Past(log).read(view, group=group), {"group": group})))
         lines.append(_group_line(view.groups[group]))
     if not shown:
         kinds = {"nodes": content.nodes, "topics": content.topics, "groups": content.groups}
-        shown = [(page, content_of(view, {}, {})) for page, content_of in kinds.items()]
+        shown = [(page, content_of(view, {})) for page, content_of in kinds.items()]
         lines = _cluster_lines(view)
     html = "".join(rendered(page, view, context) for page, context in shown)
     return Description(html, "\n".join(lines))

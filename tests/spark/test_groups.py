@@ -12,6 +12,7 @@ from pyspark_log.browse.view import Watch
 from pyspark_log.opening import open_log
 from pyspark_log.reading import groups
 from pyspark_log.ui import content, pages
+from pyspark_log_coordinator.audit.timeline import Scope
 from tests.support.log_reader import read_topic
 from tests.support.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
 from tests.support.spark.kills import Query
@@ -64,17 +65,14 @@ def test_the_page_shows_what_a_query_has_written_and_read(spark: SparkSession, q
     query.target["queryName"] = "numbers"
     query.run(spark)
     log = open_log(query.path)
-    view = Watch(log, query.path).look()
-    past = Past(log)
-    past.read(view)
-    found = content.queries(view, {}, past.known)
+    view = Past(log).read(Watch(log, query.path).look())
+    found = content.queries(view, {})
     [writer] = found["writers"]
     assert (writer["query"], writer["topic"], writer["batch"], writer["rows"]) == ("numbers", "out", 2, 100)
-    batches = [(each.name, each.producer, each.rows) for each in found["batches"]]
-    assert batches == [("out", writer["query"], 100)] * 3
-    assert "partition 0 from 100 to 199" in found["batches"][0].words
-    page = pages.render("queries", view=view, **found)
-    assert "batch 2 of &#39;numbers&#39;" in page
+    batches = [each for each in view.past[Scope.TOPIC, "out"].moments if each.producer]
+    assert [(each.producer, each.rows) for each in batches] == [("numbers", 100)] * 3
+    assert batches[-1].words == "batch 2 of 'numbers': 100 rows (partition 0 from 100 to 199)"
+    assert ">numbers</th>" in pages.render("queries", view=view, **found)
     assert view.groups["g"].lag == 0
     assert [each.group_id for each in found["readers"]] == ["g"]
     assert [each.rows for each in found["known"].values()] == [300]

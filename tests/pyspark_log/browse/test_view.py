@@ -132,7 +132,7 @@ def test_a_node_whose_disk_has_no_room_left_is_full(log, monkeypatch, left, said
     monkeypatch.setattr(reserve, "_free", lambda _: left)
     view = watch_of(log).look()
     assert [(each["state"], each["free"]) for each in view.nodes] == [(said[2:], left)]
-    page = pages.render("nodes", view=view, **content.nodes(view, {}, {}))
+    page = pages.render("nodes", view=view, **content.nodes(view, {}))
     assert (said in page, size(left) in page) == (True, True)
     assert (view.verdict[0].level is Level.GOOD) == (said == "✓ live")
 
@@ -214,7 +214,7 @@ def test_what_was_seen_too_long_ago_is_not_known_now(log, monkeypatch):
     assert (seen.status, old.status, old.verdict[0].level) == ("live", "stale", Level.UNKNOWN)
     for page in ("topics", "nodes"):
         content_of = getattr(content, page)
-        shown = [pages.render(page, view=each, **content_of(each, {}, {})) for each in (seen, old)]
+        shown = [pages.render(page, view=each, **content_of(each, {})) for each in (seen, old)]
         assert ["sign good" in each for each in shown] == [True, False]
 
 
@@ -238,7 +238,7 @@ def test_a_node_that_ceases_to_answer_and_answers_again_is_an_event(tmp_path):
 
 def topic_page(view, name):
     settings = {"allow_changes": False, "shows_rows": True}
-    return pages.render("topic", view=view, settings=settings, **content.topic(view, {"topic": name}, {}))
+    return pages.render("topic", view=view, settings=settings, **content.topic(view, {"topic": name}))
 
 
 def committed(log, topic):

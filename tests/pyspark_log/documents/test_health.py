@@ -54,7 +54,7 @@ def page(cli):
         "topic",
         view=view,
         settings={"allow_changes": False, "shows_rows": True},
-        **content.topic(view, {"topic": "t"}, {}),
+        **content.topic(view, {"topic": "t"}),
     )
     found = {
         "nodes": [each["node"] for each in view.nodes if each["state"] == "missing"],
@@ -97,7 +97,7 @@ def test_a_cluster_that_cannot_be_read_is_unhealthy(cli, tmp_path):
     assert states == {"0": "live", "1": "missing", "2": "missing", "3": "live"}
     assert [each["node"] for each in watch.view.journals if each["missing"]] == ["1", "2"]
     assert any("a majority must" in each.words for each in watch.view.verdict)
-    shown = pages.render("nodes", view=watch.view, **content.nodes(watch.view, {}, {}))
+    shown = pages.render("nodes", view=watch.view, **content.nodes(watch.view, {}))
     assert "Too many journal nodes do not vote" in shown
     assert "more of their stores may fail" not in shown
     samples = [json.loads(line) for line in cli.run("metrics", "--json", code=1).stdout.splitlines()]

@@ -160,6 +160,6 @@ def test_marks_that_turn_text_round_are_written_out(app, log):
 
 
 def test_a_search_has_a_queue_of_its_own_which_ends(app, monkeypatch):
-    monkeypatch.setattr(app_module, "FILTERS_WAITING_MAX", 0)
+    monkeypatch.setattr(app_module, "SEARCHES_MAX", 0)
     assert ask(app, "/topics/t/rows?value_has=x").status == 503
     assert ask(app, "/topics/t/rows").status == 200

@@ -32,10 +32,7 @@ def commit(log, offsets):
 
 def shown(log, page, /, **parameters):
     reader = own_log(log.path)
-    view = Watch(reader, log.path).look()
-    past = Past(reader)
-    past.read(view)
-    return getattr(content, page)(view, parameters, past.known)
+    return getattr(content, page)(Past(reader).read(Watch(reader, log.path).look()), parameters)
 
 
 def values(charts, title):
