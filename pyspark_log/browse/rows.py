@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import io
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -52,7 +51,6 @@ PARTITIONS_MERGED = 64
 SHORT = 200
 """How many characters of a value a list shows."""
 NO_MASK = Mask()
-_INDEX = re.compile("[0-9]{1,9}")
 _US_PER_MS = 1000
 _KEY, _VALUE = RECORD_COLUMNS
 

@@ -91,7 +91,7 @@ def ui(  # noqa: PLR0913, PLR0917 -- options
 
     log = open_log(path)  # a wrong address is an error now, and not on the page
     if mask:
-        masks.check(masks.parsed(mask), {each.name: each.schemas for each in handles_of(log, None)})
+        masks.check(mask, {each.name: each.schemas for each in handles_of(log, None)})
     host = host or "0.0.0.0"  # noqa: S104 -- as the user has typed it
     if not token and not _is_loopback(host):
         token = secrets.token_urlsafe(18)

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote
 
 import msgspec
 
-from pyspark_log.browse import filters, masks
+from pyspark_log.browse import filters
 from pyspark_log.browse.past import Past
 from pyspark_log.browse.view import Watch
 from pyspark_log.opening import open_log, own_log
@@ -123,7 +123,6 @@ class Ui:
         names = {"views": 1, "rows": 2, "filters": 1, "past": 1}
         self._threads = {name: ThreadPoolExecutor(many, f"pyspark-log-ui-{name}") for name, many in names.items()}
         self._searches = 0
-        self._masks = masks.parsed(settings.mask)
         self._past = Past(own_log(settings.path, settings.options), self.live.watch.budget)
         self._reading: asyncio.Future[ClusterView] | None = None
 
@@ -255,7 +254,7 @@ class Ui:
                 view,
                 "filters" if is_search else "rows",
                 mark,
-                lambda: content.rows(self._open, parameters, self._masks),
+                lambda: content.rows(self._open, parameters, self.settings.mask),
             )
         finally:
             self._searches -= is_search
@@ -266,7 +265,9 @@ class Ui:
         if parameters["form"] not in _DOWNLOADS:
             return await self._error(404, "Rows are downloaded as .jsonl or .parquet.")
         try:
-            file = await self._in_thread("filters", lambda: content.download(self._open(), parameters, self._masks))
+            file = await self._in_thread(
+                "filters", lambda: content.download(self._open(), parameters, self.settings.mask)
+            )
         except LogError as error:
             return await self._error(*content.failure(error))
         name = quote(f"{parameters['topic']}.{parameters['form']}")
@@ -275,7 +276,9 @@ class Ui:
 
     async def _row(self, request: Request) -> Response:
         """Return a page with one row."""
-        return await self._once("row", "rows", lambda: content.row(self._open(), request.path_params, self._masks))
+        return await self._once(
+            "row", "rows", lambda: content.row(self._open(), request.path_params, self.settings.mask)
+        )
 
     def _entry(self, scope: str) -> Endpoint:
         """Return the endpoint of the pages of entries."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from pyspark_log.browse import rows as stored_rows
+from pyspark_log.browse.masks import mask_of
 from pyspark_log.documents import groups as group_documents
 from pyspark_log.documents import history as past_numbers
 from pyspark_log.documents import topics as topic_documents
@@ -27,7 +28,6 @@ from pyspark_log_storage.errors import GroupError, InvalidInput, LogError, Unkno
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from pyspark_log.browse.masks import Masks
     from pyspark_log.browse.past import Past
     from pyspark_log.browse.view import ClusterView, GroupView, TopicView
     from pyspark_log.documents.history import Span, Values
@@ -449,7 +449,7 @@ def entry(past: Past, scope: str, number: int, name: str = "") -> dict[str, Any]
     return {"title": title, "entry": found, "events": events, "scope": scope, "name": name}
 
 
-def rows(open_: Callable[[], Log], parameters: Mapping[str, str], masks: Masks) -> dict[str, Any]:
+def rows(open_: Callable[[], Log], parameters: Mapping[str, str], masks: Sequence[str]) -> dict[str, Any]:
     """Return a page of rows, or why there is none. `open_` returns the log of this thread."""
     name = parameters["topic"]
     fields = ("partition", "offset", "time", "order", "key", "key_has", "value_has", "header", "field", "columns")
@@ -460,12 +460,13 @@ def rows(open_: Callable[[], Log], parameters: Mapping[str, str], masks: Masks) 
         "given": given,
         "found": None,
         "problem": "",
-        "mask": masks.names,
+        "mask": masks,
     }
     try:
-        wanted = stored_rows.wanted_of(parameters, masks.of(name))
+        mask = mask_of(masks, name)
+        wanted = stored_rows.wanted_of(parameters, mask)
         handle = open_().topic(name)
-        found = stored_rows.read(handle, wanted, masks.of(name))
+        found = stored_rows.read(handle, wanted, mask)
     except LogError as error:
         status, problem = failure(error)
         return context | {"status": status, "problem": problem}
@@ -482,19 +483,19 @@ def rows(open_: Callable[[], Log], parameters: Mapping[str, str], masks: Masks) 
     }
 
 
-def download(log: Log, parameters: Mapping[str, Any], masks: Masks) -> bytes:
+def download(log: Log, parameters: Mapping[str, Any], masks: Sequence[str]) -> bytes:
     """Return the rows of a page as a file. Raises `LogError`."""
-    handle, mask = log.topic(parameters["topic"]), masks.of(parameters["topic"])
+    handle, mask = log.topic(parameters["topic"]), mask_of(masks, parameters["topic"])
     wanted = msgspec.structs.replace(stored_rows.wanted_of(parameters, mask), limit=stored_rows.DOWNLOAD_ROWS)
     return stored_rows.download(handle, wanted, parameters["form"], mask)
 
 
-def row(log: Log, parameters: Mapping[str, Any], masks: Masks) -> dict[str, Any]:
+def row(log: Log, parameters: Mapping[str, Any], masks: Sequence[str]) -> dict[str, Any]:
     """Return one row in full. Raises `LogError`."""
     name, partition, offset = parameters["topic"], parameters["partition"], parameters["offset"]
     title = f"{name} {partition} {offset}"
     try:
-        found = stored_rows.read_one(log.topic(name), partition, offset, masks.of(name))
+        found = stored_rows.read_one(log.topic(name), partition, offset, mask_of(masks, name))
     except InvalidInput as error:
         return {"title": title, "problem": error.message, "status": 404}
     pretty = {column: _pretty(text) for column, text in found.columns.items()}

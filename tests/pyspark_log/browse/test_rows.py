@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from pyspark_log.browse import filters, masks, rows
-from pyspark_log.browse.masks import Mask
+from pyspark_log.browse import filters, rows
+from pyspark_log.browse.masks import Mask, mask_of
 from pyspark_log.writing import typed_json
 from pyspark_log.writing.rows import Rows, TypedSchema
 from pyspark_log_coordinator.topic.machine import DeleteRecords
@@ -132,7 +132,7 @@ def test_rows_that_are_not_committed_are_not_shown(backward):
 
 
 def masked(*names):
-    return masks.parsed(names).of("t")
+    return mask_of(names, "t")
 
 
 FILTERS = ("key", "key_has", "value_has", "header", "field")
