@@ -61,7 +61,8 @@ def nulled(column: pa.Array, path: str, mask: Mask) -> pa.Array:
     """Return a column in which what is masked is null; `path` is its own name, and that of what is in a list."""
     column = column.cast(_nullable(column.type))
     kind = column.type
-    if mask.hides(path):
+    is_named = not pa.types.is_map(kind) or pa.types.is_string(kind.key_type) or pa.types.is_integer(kind.key_type)
+    if mask.hides(path) or (mask.reaches(path) and not is_named):  # how other keys are written is not known here
         return pa.nulls(len(column), kind)
     if not mask.reaches(path) or not any(children(kind)):
         return column

@@ -297,6 +297,7 @@ NESTED = {
     "by_id": pa.map_(pa.string(), pa.struct([pa.field("name", pa.string()), SSN])),
     "pairs": pa.list_(pa.field("element", pa.map_(pa.string(), pa.string()))),
     "who": pa.struct([("name", pa.string()), pa.field("more", pa.struct([SSN]))]),
+    "codes": pa.map_(pa.binary(), pa.string()),
 }
 ADA, BOB = ({"name": name, "ssn": SECRET} for name in ("Ada", "Bob"))
 NESTED_ROWS = [
@@ -305,9 +306,10 @@ NESTED_ROWS = [
         "by_id": [("a", ADA), ("b", None)],
         "pairs": [[("ssn", SECRET), ("c", "d")], None],
         "who": {"name": "Ada", "more": {"ssn": SECRET}},
+        "codes": [(b"x", SECRET)],
     },
     dict.fromkeys(NESTED),
-    {"people": [], "by_id": [], "pairs": [[]], "who": {"name": None, "more": None}},
+    {"people": [], "by_id": [], "pairs": [[]], "who": {"name": None, "more": None}, "codes": None},
 ]
 MASKED_ROWS = [
     {
@@ -315,12 +317,13 @@ MASKED_ROWS = [
         "by_id": [("a", ADA | {"ssn": None}), ("b", None)],
         "pairs": [[("ssn", None), ("c", "d")], None],
         "who": {"name": "Ada", "more": {"ssn": None}},
+        "codes": None,
     },
     *NESTED_ROWS[1:],
 ]
 
 
-@pytest.mark.parametrize("names", [("people.ssn", "by_id.a.ssn", "pairs.ssn", "who.more.ssn")])
+@pytest.mark.parametrize("names", [("people.ssn", "by_id.a.ssn", "pairs.ssn", "who.more.ssn", "codes.eA==")])
 def test_a_download_lacks_exactly_the_fields_that_are_masked_also_in_lists_and_maps(names):
     log = PlainLog()
     log.log.create_topic("t", 1, columns=pa.schema(list(NESTED.items())))
