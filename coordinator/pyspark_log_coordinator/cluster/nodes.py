@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import Holder, NodeId, named
-from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.names import check_node, check_rack
 from pyspark_log_storage.stored_fields import Count, NodeName
@@ -245,6 +244,8 @@ def node_of(nodes: Mapping[NodeId, Node], node_id: NodeId) -> Node:
 
 def holding(topic: Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> list[Node]:
     """Return the nodes that hold a file, in their order. The only node of a cluster holds every file."""
+    from pyspark_log_coordinator.replication import replicas  # imports the state of topics, which tasks do without
+
     if len(nodes) == 1:
         return list(nodes)
     current = replicas.of_current_incarnations(topic, holders)
