@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyspark_log_storage.columns.keys import NewestKeys, matched, newest
+from pyspark_log_storage.columns.keys import matched, newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,7 +45,7 @@ def of_one_key(keys: Callable[[], Iterable[Keys]], at_once: int = KEYS_AT_ONCE) 
         offsets = np.concatenate([each for _, each in some])
         with_key = np.concatenate([np.asarray(each.is_valid()) for each, _ in some])
         found += np.setdiff1d(offsets[with_key], of_each.offsets).tolist()
-        found += _found_again(of_each, later)
+        found += [each for some, _, is_known in matched(later, of_each.keys) for each in some[is_known].tolist()]
         reached = int(offsets[-1])
 
 
@@ -54,8 +54,3 @@ def _after(keys: Iterable[Keys], offset: int) -> Iterator[Keys]:
         first = int(np.searchsorted(offsets, offset, side="right"))
         if first < len(offsets):
             yield some[first:], offsets[first:]
-
-
-def _found_again(known: NewestKeys, later: Iterator[Keys]) -> list[int]:
-    """Return the offsets of later rows that have a known key."""
-    return [offset for offsets, _, is_known in matched(later, known.keys) for offset in offsets[is_known].tolist()]

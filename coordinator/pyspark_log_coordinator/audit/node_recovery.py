@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_coordinator.sync.replica_file import ReplicaFile
     from pyspark_log_storage.stores.store import Store
 
 
@@ -139,7 +138,9 @@ def _recovered(
         rows = faults.rows_of(state, file)
         if not everything:
             rows = [each for each in rows if each.end_offset > points.get(each.partition, 0)]
-        if not rows or not _should_have(store, file, node):
+        if not rows:
+            continue
+        if not (replica_file.is_stored(store, file) if node is None else replicas.is_held(file.holders, node)):
             continue
         for each in rows:
             checked[each.partition].append(file.key)
@@ -161,10 +162,6 @@ def _recovered(
         done = tuple(checked[number]), tuple(rebuilt[number])
         point = points.get(number, 0)
         yield RecoveredPartition(state.name, state.topic_id, number, point, good_up_to, *done, damage)
-
-
-def _should_have(store: Store, file: ReplicaFile, node: NodeId | None) -> bool:
-    return replica_file.is_stored(store, file) if node is None else replicas.is_held(file.holders, node)
 
 
 class Stray(msgspec.Struct, frozen=True):

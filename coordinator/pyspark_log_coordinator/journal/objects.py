@@ -271,15 +271,13 @@ class Objects:
         return self._place.ask(act, self._environment, self._patience_ms, enough=enough, settled=settled)
 
     def _is_hopeless(self, answers: Sequence[Answer]) -> bool:
-        """Return whether a majority has answered that it cannot give the object, however often it is asked."""
-        errors = (each.error for each in answers)
-        lasting = (error for error in errors if isinstance(error, LogError) and not _may_recover(error))
-        return sum(1 for _ in lasting) >= self._place.majority
+        """Return whether a majority has answered that it cannot give the object, however often it is asked.
 
-
-def _may_recover(error: LogError) -> bool:
-    """Return whether the next call may succeed. A disk that is not mounted needs an operator."""
-    return error.retriable and not isinstance(error, NodeMissing)
+        A disk that is not mounted needs an operator.
+        """
+        errors = [each.error for each in answers if isinstance(each.error, LogError)]
+        lasting = sum(not error.retriable or isinstance(error, NodeMissing) for error in errors)
+        return lasting >= self._place.majority
 
 
 def _results(answers: Sequence[Answer]) -> list[Any]:

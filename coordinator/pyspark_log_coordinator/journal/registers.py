@@ -249,7 +249,8 @@ class Registers:
             if lost or not calls:
                 environment.sleep(environment.uniform(backoff / 2, backoff))
                 backoff = min(backoff * 2, _BACKOFF_SECONDS_MAX)
-            if attempt.task is Task.DONE and not _looked_at_snapshots(before.task, attempt.value):
+            looked_at_snapshots = before.task is Task.FILL or (before.task is Task.LOOK and attempt.value is None)
+            if attempt.task is Task.DONE and not looked_at_snapshots:
                 self._snapshot = None
         return attempt
 
@@ -311,11 +312,6 @@ def journals_behind(newest: Mapping[str, int], generation: int, store: Store) ->
         return n >= BEHIND_ENTRIES and not any(map(store.exists, names))
 
     return sum(is_behind(journal, n) for journal, n in newest.items())
-
-
-def _looked_at_snapshots(last: Task, value: bytes | None) -> bool:
-    """Return whether the calls that ended an attempt read the snapshots, too."""
-    return last is Task.FILL or (last is Task.LOOK and value is None)
 
 
 class _Failures:

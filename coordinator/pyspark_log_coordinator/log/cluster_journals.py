@@ -41,12 +41,6 @@ CHECK_PATIENCE_MS = 2000
 """How long it waits for the answers of several stores."""
 
 
-def _announce_to(nodes: JournalNodes, store: Store) -> None:
-    marker = read_marker(store)
-    if marker is not None and marker.cluster == nodes.cluster:
-        journal_nodes.write(nodes, store)
-
-
 class OpenStores:
     """The stores that a process has opened, by their addresses, so that each is opened once."""
 
@@ -212,11 +206,16 @@ class ClusterJournals:
         nodes = self.nodes
         if nodes is None or nodes.generation == 1:
             return
+
+        def announce_to(store: Store) -> None:
+            marker = read_marker(store)
+            if marker is not None and marker.cluster == nodes.cluster:
+                journal_nodes.write(nodes, store)
+
         patience_ms = int(journal_nodes.PATIENCE_SECONDS * 1000)
         for place in (self.place, former):
             if isinstance(place, SeveralStores):
-                act = partial(_announce_to, nodes)
-                place.ask(act, self._environment, patience_ms, settled=place.is_majority)
+                place.ask(announce_to, self._environment, patience_ms, settled=place.is_majority)
 
     def place_of(self, nodes: JournalNodes) -> SeveralStores:
         """Return the place that these journal nodes form, always the same object. Raises `InvalidOption`."""

@@ -62,7 +62,10 @@ class NodeProbe:
             if not self._threads.pending(name):
                 self._threads.start(name, partial(check_node, node, store), node.node_id)
                 waiting.add(node.node_id)
-        errors: dict[NodeId, LogError | None] = {node.node_id: _unreachable(node, store) for node, store in members}
+        errors: dict[NodeId, LogError | None] = {}
+        for node, store in members:
+            silent = f"node {node.node_id!r} at {store.url} does not answer; check its disk, mount or network"
+            errors[node.node_id] = StoreUnavailable(store.url, MARKER, silent)
         deadline = self._environment.monotonic() + self._seconds
         while waiting:
             answer = self._threads.next(max(0.0, deadline - self._environment.monotonic()))
@@ -74,11 +77,6 @@ class NodeProbe:
                 waiting.remove(answer.tag)
                 errors[answer.tag] = answer.result
         return {name: error for name, error in errors.items() if error is not None}
-
-
-def _unreachable(node: Node, store: Store) -> StoreUnavailable:
-    message = f"node {node.node_id!r} at {store.url} does not answer; check its disk, mount or network"
-    return StoreUnavailable(store.url, MARKER, message)
 
 
 class ReachableStores:
