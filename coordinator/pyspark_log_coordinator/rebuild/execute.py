@@ -30,21 +30,13 @@ from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.rebuild.survey import FoundTopic, Survey
     from pyspark_log_storage.stores.store import Store
 
 
-def rebuild(
-    found: Survey,
-    environment: Environment,
-    *,
-    journals_are_lost: bool = False,
-    progress: Callable[[str], object] = lambda _: None,
-) -> None:
-    """Rebuild the cluster. Call `progress` with the name of each step.
+def rebuild(found: Survey, environment: Environment, *, journals_are_lost: bool = False) -> None:
+    """Rebuild the cluster.
 
     Raises `InvalidOption` if a journal may be alive on a node that was not given, unless `journals_are_lost`;
     `NodeMissing` if a store was replaced since the survey; `OutcomeUnknown`, `StoreError`. After any error, start again
@@ -58,13 +50,9 @@ def rebuild(
         )
     rebuild = _Rebuild(found, environment)
     rebuild.check_markers()
-    progress("writing descriptions")
     rebuild.describe()
-    progress("completing one replica of each partition")
     copies = [rebuild.complete(each) for each in found.topics]
-    progress("renewing the nodes")
     rebuild.renew()
-    progress("beginning the journals")
     begin_anew.begin_anew(rebuild.states(copies), rebuild.place, environment, before_last=rebuild.check_markers)
 
 

@@ -80,14 +80,12 @@ def survey(
     journal_urls: Sequence[str] = (),
     *,
     open_node: Callable[[str], Store],
-    progress: Callable[[int], object] = lambda _: None,
 ) -> Survey:
     """Return what can be made of the nodes at these stores.
 
     The new journals will be on the stores at `journal_urls`, or if it is empty, where they were. `open_node` opens the
-    store at another address, to look for journals. `progress` is called with the number of bytes read since the last
-    call. Raises `InvalidOption` if the cluster's journal can be read, or the stores are not different nodes of one
-    cluster; `NewerFormat`, `StoreError`.
+    store at another address, to look for journals. Raises `InvalidOption` if the cluster's journal can be read, or the
+    stores are not different nodes of one cluster; `NewerFormat`, `StoreError`.
     """
     given = identify(stores, environment)
     journals = LostJournals(given)
@@ -101,7 +99,7 @@ def survey(
     described = {name: _newest(name, found, environment, damaged) for name, found in folders.items()}
     chosen, left_out = _choose(described)
     nodes = {each.node_id: each.store for each in given}
-    topics = tuple(_found(each, folders[_folder_of(each)], nodes, progress) for each in chosen)
+    topics = tuple(_found(each, folders[_folder_of(each)], nodes) for each in chosen)
     known = sorted((each for each in described.values() if each is not None), key=lambda each: each.number)
     members = {each.node_id: each for one in known for each in one.nodes}
     former = {(each.node_id, each.marker.incarnation) for each in given}
@@ -185,11 +183,10 @@ def _found(
     description: Description,
     folders: Sequence[NodeFolder],
     nodes: Mapping[NodeId, Store],
-    progress: Callable[[int], object],
 ) -> FoundTopic:
     known = description.topic
     copies = {
-        file.key: tuple(node for node, store in nodes.items() if _has_whole(store, file, progress))
+        file.key: tuple(node for node, store in nodes.items() if _has_whole(store, file))
         for file in replica_file.files_of(known)
     }
     state, losses = known_files.cut(known, copies)
@@ -209,11 +206,11 @@ def _found(
     )
 
 
-def _has_whole(store: Store, file: replica_file.ReplicaFile, progress: Callable[[int], object]) -> bool:
+def _has_whole(store: Store, file: replica_file.ReplicaFile) -> bool:
     if not replica_file.is_stored(store, file):
         return False
     try:
-        replica_file.check(store, file, progress, dry_run=True)
+        replica_file.check(store, file, dry_run=True)
     except CorruptObject:
         return False
     return True

@@ -111,14 +111,17 @@ def test_a_rebuild_that_was_killed_loses_nothing_that_more_nodes_have(lost):
     assert after > 6
 
 
-def test_of_two_rebuilds_at_once_one_fails(lost):
+def test_of_two_rebuilds_at_once_one_fails(lost, monkeypatch):
     environment = fake_environment()
     found = survey([lost.open(url) for url in URLS], environment, open_node=lost.open)
+    renew = execute._Rebuild.renew
 
-    def meanwhile(what):
-        if what == "beginning the journals":
-            rebuild(lost)
+    def renew_while_another_rebuilds(self):
+        renew(self)
+        monkeypatch.setattr(execute._Rebuild, "renew", renew)
+        rebuild(lost)
 
+    monkeypatch.setattr(execute._Rebuild, "renew", renew_while_another_rebuilds)
     with pytest.raises((NodeMissing, OutcomeUnknown), match=r"another process|another log"):
-        execute.rebuild(found, environment, progress=meanwhile)
+        execute.rebuild(found, environment)
     assert len(read(opened(lost), "t")) == 6
