@@ -71,7 +71,7 @@ def _has_journals(log: Log, node_id: NodeId) -> bool:
     """Return whether the cluster's journals are on a node, or some may still be."""
     if log.journals.nodes is None:
         return log.nodes[node_id].url == AT_THE_ROOT
-    return node_id in log.journals.node_ids | log.cluster.state.journals.holders()
+    return node_id in log.cluster.state.journals.holders()
 
 
 def _drain_and_remove(world: ReplicatedWorld, process: Process) -> None:
@@ -112,7 +112,7 @@ def _move_journals(world: ReplicatedWorld, process: Process) -> None:
     to = tuple(names[: chance.choice([3, 3, 3, 5])])
     world.candidates[process.name] = to
     if chance.random() < _DIES and log.journals.nodes is not None:
-        log.cluster.submit(MoveJournals(to, log.journals.nodes.nodes))
+        log.cluster.submit(MoveJournals(to))
         may_die(process, 1)
     journal_move.move(log, to)
 

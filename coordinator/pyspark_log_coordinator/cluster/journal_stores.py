@@ -9,7 +9,7 @@ on (`journal_move`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -32,10 +32,9 @@ class JournalStores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     generation: Count = 1
     nodes: tuple[JournalNode, ...] = ()
-    """Those of this generation; empty for the first, with which the cluster was created."""
+    """Those of this generation; none if the journals are at the root."""
 
     def holders(self) -> frozenset[NodeId]:
-        """Return the nodes that are known to hold journals."""
         return frozenset(member.node for member in self.nodes)
 
 
@@ -43,17 +42,14 @@ class MoveJournals(msgspec.Struct, frozen=True):
     """Move the journals to these nodes, in their current incarnations."""
 
     nodes: tuple[NodeId, ...]
-    present: tuple[JournalNode, ...]
-    """The current journal nodes."""
 
 
 def decide(journals: JournalStores, nodes: Mapping[NodeId, Node], command: MoveJournals) -> list[JournalEnded]:
     """Return the event that ends the journal, none if the journals are there. Raise `InvalidOption` to refuse."""
     wanted = _wanted(nodes, command.nodes)
-    present = journals.nodes or command.present
-    if not present:
+    if not journals.nodes:
         raise _refused(_AT_THE_ROOT)
-    return [] if set(wanted) == set(present) else [JournalEnded(journals.generation + 1, wanted)]
+    return [] if set(wanted) == set(journals.nodes) else [JournalEnded(journals.generation + 1, wanted)]
 
 
 def replaced(present: Sequence[JournalNode], nodes: Mapping[NodeId, Node]) -> list[NodeId]:
@@ -77,7 +73,12 @@ def _wanted(nodes: Mapping[NodeId, Node], ids: Sequence[NodeId]) -> tuple[Journa
             raise _refused(f"node {node.node_id!r} is fenced; unfence it, or name another")
         if node.url == AT_THE_ROOT:
             raise _refused(_AT_THE_ROOT)
-    return tuple(JournalNode(node.node_id, node.url, node.incarnation) for node in wanted)
+    return journal_nodes(wanted)
+
+
+def journal_nodes(nodes: Iterable[Node]) -> tuple[JournalNode, ...]:
+    """Return nodes as journal nodes, in their present incarnations."""
+    return tuple(JournalNode(node.node_id, node.url, node.incarnation) for node in nodes)
 
 
 def _refused(reason: str) -> InvalidOption:

@@ -29,7 +29,7 @@ from pyspark_log_coordinator.cluster import journal_stores, nodes, placement
 from pyspark_log_coordinator.cluster.cluster_state import Cluster, GroupRecord, TopicRecord
 from pyspark_log_coordinator.cluster.journal_stores import JournalStores, MoveJournals
 from pyspark_log_coordinator.cluster.nodes import AddNode, Node, NodeAdded, RemoveNode
-from pyspark_log_coordinator.journal.journal_nodes import LEAST
+from pyspark_log_coordinator.journal.journal_nodes import LEAST, JournalNode
 from pyspark_log_coordinator.journal.state_machine import (
     BeginJournal,
     JournalBegun,
@@ -98,6 +98,8 @@ class MoveCluster(msgspec.Struct, frozen=True):
 
 class ClusterStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     cluster_id: str
+    journals: tuple[JournalNode, ...] = ()
+    """The journal nodes; none if the journals are at the root."""
 
 
 class AddressSet(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -157,13 +159,14 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
     """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
     match command:
         case StartCluster():
-            started = [ClusterStarted(command.cluster_id), *map(NodeAdded, command.nodes)]
+            journals = journal_stores.journal_nodes(node for node in command.nodes if node.url != nodes.AT_THE_ROOT)
+            started = [ClusterStarted(command.cluster_id, journals), *map(NodeAdded, command.nodes)]
             return [] if state.cluster_id else started
         case BeginJournal():
             return [] if state.cluster_id else [JournalBegun(command.state)]
         case RemoveNode():
             unclear = sorted(name for name, topic in state.topics.items() if topic.topic_id not in command.clear)
-            holders = command.journals | state.journals.holders()
+            holders = state.journals.holders()
             return list(nodes.decide_removal(state.nodes, command.node_id, unclear, holders, command.fencings))
         case MoveJournals():
             return list(journal_stores.decide(state.journals, state.nodes, command))
@@ -188,7 +191,8 @@ def evolve(state: Cluster, event: Event) -> Cluster:
         case ClusterStarted() | JournalBegun() if state.cluster_id:
             raise ValueError("the cluster is started twice")
         case ClusterStarted():
-            return msgspec.structs.replace(state, cluster_id=event.cluster_id)
+            journals = JournalStores(nodes=event.journals)
+            return msgspec.structs.replace(state, cluster_id=event.cluster_id, journals=journals)
         case JournalBegun():
             return _decode_state(event.state)
         case JournalEnded():

@@ -102,8 +102,6 @@ class RemoveNode(msgspec.Struct, frozen=True):
 
     node_id: NodeId
     clear: frozenset[str]
-    journals: frozenset[NodeId]
-    """The journal nodes known to the caller."""
     fencings: int
     """How often the node had been fenced when the caller read the topics: since a later one they may have changed."""
 
@@ -179,9 +177,8 @@ def decide_removal(
 ) -> list[Event]:
     """Return the event that removes a node, none if it is removed.
 
-    `topics` are those that may have replicas on it, `journals` the journal nodes, including those of a migration in
-    progress. `fencings` is how often the node had been fenced when the topics were read; None if they were not. Raise
-    `InvalidOption` if the removal is refused.
+    `topics` are those that may have replicas on it, `journals` the journal nodes. `fencings` is how often the node had
+    been fenced when the topics were read; None if they were not. Raise `InvalidOption` if the removal is refused.
     """
     if node_id not in nodes:
         return []

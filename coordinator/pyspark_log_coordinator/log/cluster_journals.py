@@ -150,11 +150,6 @@ class ClusterJournals:
             return None
         return self._generations[self.place.generation][0]
 
-    @property
-    def node_ids(self) -> frozenset[NodeId]:
-        """The ids of the journal nodes; none if the journals are on the root alone."""
-        return frozenset() if self.nodes is None else frozenset(member.node for member in self.nodes.nodes)
-
     def of_topic(self, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
         """Return the journal of a topic incarnation without beginning it. Reads nothing."""
         return Journal(self.place, layout.topic_journal(name, topic_id), topic.MACHINE, self._environment)
@@ -176,7 +171,7 @@ class ClusterJournals:
 
     def failures_tolerated(self, missing: Collection[NodeId]) -> int:
         """Return how many journal nodes may fail, besides the missing ones, before nothing can be read or written."""
-        count = len(self.node_ids)
+        count = 0 if self.nodes is None else len(self.nodes.nodes)
         return max(0, count - len(missing) - paxos.majority(count))
 
     def replaced_nodes(self) -> list[NodeId]:

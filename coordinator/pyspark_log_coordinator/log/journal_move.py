@@ -73,13 +73,12 @@ def move(log: Log, to: Sequence[NodeId]) -> JournalMove:
 
 def _move(log: Log, to: Sequence[NodeId]) -> JournalMove:
     former = log.journals
-    present = () if former.nodes is None else former.nodes.nodes
     former.cluster.refresh()  # an attempt that failed may have left a journal that was never read
-    if present:
+    if former.nodes is not None:
         _check_stores(log, to)
         for journal, _ in others(former):
             journal.refresh()  # nothing is changed if one of them is damaged
-    ended = former.cluster.submit(MoveJournals(tuple(to), present))
+    ended = former.cluster.submit(MoveJournals(tuple(to)))
     assert former.nodes is not None
     if not ended.events:
         former.announce()  # to those that were away when the journals moved

@@ -142,12 +142,12 @@ def remove(log: Log, node_id: NodeId) -> bool:
 
 def _removal(log: Log, node_id: NodeId) -> RemoveNode:
     state = log.cluster.refresh()
-    nodes.decide_removal(state.nodes, node_id, (), log.journals.node_ids | state.journals.holders())
+    nodes.decide_removal(state.nodes, node_id, (), state.journals.holders())
     fencings = state.nodes[node_id].fencings if node_id in state.nodes else 0
     # Read the topics after the node was fenced: a reassignment to it checks afterwards that it is not.
     known = {record.topic_id for record in log.topics().values()}
     on_it = {handle.topic_id for handle in log.topics_on(node_id)} if node_id in state.nodes else set()
-    return RemoveNode(node_id, frozenset(known - on_it), log.journals.node_ids, fencings)
+    return RemoveNode(node_id, frozenset(known - on_it), fencings)
 
 
 def update_topics(log: Log, node_id: NodeId) -> None:

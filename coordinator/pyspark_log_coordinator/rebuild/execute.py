@@ -127,9 +127,9 @@ class _Rebuild:
                     for name, store in self._stores.items()
                 },
                 former_nodes=tuple(FormerNode(*each) for each in sorted(found.former)),
-                journals=JournalStores(self.place.generation, self._journal_nodes.nodes)
-                if self.place.generation > 1
-                else JournalStores(),
+                journals=JournalStores()
+                if self._is_at_root
+                else JournalStores(self.place.generation, self._journal_nodes.nodes),
                 address=found.journal_stores[0].url if has_more else "",
             ),
             topics=tuple(topics),

@@ -73,7 +73,7 @@ def test_an_id_that_cannot_be_a_name_is_refused(three, name):
 def test_the_free_id_is_the_lowest_number_that_no_node_has_or_had(three):
     assert nodes.free_id({}, ()) == "0"
     assert nodes.free_id(three.nodes, three.former_nodes) == "3"
-    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset(), 1), AddNode(node("east")))
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), 1), AddNode(node("east")))
     assert nodes.free_id(state.nodes, state.former_nodes) == "3"
 
 
@@ -148,7 +148,7 @@ def test_nodes_that_move_together_may_exchange_their_addresses_and_share_none(th
 
 def test_a_node_is_removed_if_it_is_fenced_not_the_root_and_no_topic_may_have_replicas_on_it(three):
     def remove(name, *moved):
-        return RemoveNode(name, frozenset(moved), frozenset(), 1)
+        return RemoveNode(name, frozenset(moved), 1)
 
     state = after(three, create("a", "1"), create("b", "2"), create("c", "3"), FenceNode("1"))
     assert "has replicas of topics a, c; reassign these" in refusal(state, remove("1", "2"))
@@ -166,7 +166,7 @@ def test_a_node_is_removed_if_it_is_fenced_not_the_root_and_no_topic_may_have_re
 def test_a_node_that_was_used_since_its_topics_were_read_is_not_removed(three, commands):
     state = after(three, FenceNode("1"), *commands)
     assert (state.nodes["1"].fenced, state.nodes["1"].fencings) == (True, 2)
-    late, now = (RemoveNode("1", frozenset(), frozenset(), fencings) for fencings in (1, 2))
+    late, now = (RemoveNode("1", frozenset(), fencings) for fencings in (1, 2))
     assert "was fenced again meanwhile" in refusal(state, late)
     gone = after(state, now)
     assert "1" not in gone.nodes
@@ -175,6 +175,6 @@ def test_a_node_that_was_used_since_its_topics_were_read_is_not_removed(three, c
 
 
 def test_neither_id_nor_store_of_a_removed_node_are_used_again(three):
-    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset(), 1))
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), 1))
     assert "ids are never reused" in refusal(state, AddNode(node("1", "/disk/new", "new incarnation")))
     assert "was node '1' before" in refusal(state, AddNode(node("3", "/disk/1", "incarnation of 1")))

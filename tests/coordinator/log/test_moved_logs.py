@@ -117,7 +117,7 @@ def test_the_first_node_besides_the_root_records_the_address_and_later_ones_do_n
     assert after(joined, MoveCluster("/b")).address == "/b"
     assert cluster.decide(joined, MoveCluster("/data/log"), NOW) == []
     # Without other nodes it may have moved.
-    alone = after(joined, FenceNode("1"), RemoveNode("1", frozenset(), frozenset(), 1))
+    alone = after(joined, FenceNode("1"), RemoveNode("1", frozenset(), 1))
     assert after(alone, AddNode(Node("2", "/disk/2", "", "i2"), "/moved")).address == "/moved"
 
 

@@ -37,7 +37,7 @@ def test_the_newest_journal_nodes_count_though_a_node_that_was_away_names_former
 def test_journals_may_live_where_a_readable_journal_says_it_has_migrated_to(six):
     """The process that began the migration was killed before it told the former journal nodes."""
     log = six.log()
-    log.cluster.submit(MoveJournals(("2", "3", "4"), log.journals.nodes.nodes))
+    log.cluster.submit(MoveJournals(("2", "3", "4")))
     six.log().create_topic("later", 1)
     six.away = {"/disk/c", "/disk/3", "/disk/4"}
     found = look(six, "a", "b")
@@ -97,7 +97,7 @@ def test_the_new_journals_are_on_one_node_or_on_at_least_three_of_those_that_wer
 
 def test_new_journals_begin_on_the_nodes_to_which_a_readable_journal_says_they_have_migrated(six):
     log = six.log()
-    log.cluster.submit(MoveJournals(("2", "3", "4"), log.journals.nodes.nodes))
+    log.cluster.submit(MoveJournals(("2", "3", "4")))
     six.log().create_topic("later", 1)
     for node in ("c", "3", "4"):
         store = six.open(f"/disk/{node}")

@@ -110,7 +110,7 @@ def fence_at_the_last_moment(topic, monkeypatch, *commands):
 
 def test_a_node_removed_at_the_same_moment_is_noticed(topic, monkeypatch):
     everything = frozenset({topic.handle.topic_id})
-    fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"), RemoveNode("3", everything, frozenset(), 1))
+    fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"), RemoveNode("3", everything, 1))
     with pytest.raises(InvalidOption, match="node '3' was removed meanwhile; reassign topic 't' to other nodes"):
         reassigner.begin(topic.handle, THERE)
     done = reassigner.run(topic.handle)
@@ -123,7 +123,7 @@ def test_a_node_removed_at_the_same_moment_is_noticed(topic, monkeypatch):
     "act", [lambda h: reassigner.begin(h, THERE), lambda h: reassigner.add_partitions(h, 3, (("3", "4"),))]
 )
 def test_a_node_is_not_removed_by_what_a_topic_was_before_it_got_replicas_there(topic, monkeypatch, act):
-    late = RemoveNode("3", frozenset({topic.handle.topic_id}), frozenset(), 1)
+    late = RemoveNode("3", frozenset({topic.handle.topic_id}), 1)
     fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"))
     act(topic.handle)
     assert any("3" in each.replicas for each in topic.handle.refresh().partitions)

@@ -27,7 +27,7 @@ def test_a_node_with_another_marker_or_without_its_newest_file_cannot_be_elected
 def test_a_node_that_was_removed_cannot_be_elected_although_it_needs_no_file():
     topic = ReplicatedTopic()
     topic.log.cluster.submit(FenceNode("1"))
-    topic.log.cluster.submit(RemoveNode("1", frozenset({topic.handle.topic_id}), frozenset(), 1))
+    topic.log.cluster.submit(RemoveNode("1", frozenset({topic.handle.topic_id}), 1))
     assert may_be_elected(topic) == {"0", "2"}
 
 
