@@ -16,8 +16,7 @@ from pyspark_log_storage.errors import NewerFormat
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.row_files import KeyedCounts
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer, parquet_segment
-from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
-from pyspark_log_storage.parquet.parquet_segment import ParquetRows
+from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment, transfer
 from tests.support.counting_store import CountingStore
 from tests.support.memory_store import MemoryStore
@@ -35,16 +34,16 @@ def batch_of(rows):
     return pa.record_batch([pa.array(keys, pa.binary()), pa.array(values, pa.binary()), times], RECORD)
 
 
-def write(store, rows, end=END, *, of=KeyedSegmentWriter, cuts=(), tombstones=None, placeholder=None):
+def write(store, rows, end=END, *, cuts=(), tombstones=None, placeholder=None):
     """Write a keyed segment. A row is its offset, key and value; `cuts` are the rows at which batches begin."""
-    writer = of(store, FOLDER, NAME, BASE, EPOCHS, ParquetRows(2, RECORD_SCHEMAS, "lz4"))
+    writer = ParquetSegmentWriter(store, FOLDER, NAME, BASE, EPOCHS, ParquetRows(2, RECORD_SCHEMAS, "lz4"))
     bounds = sorted({0, len(rows), *cuts})
     for first, last in itertools.pairwise(bounds):
         part = rows[first:last]
         offsets = np.array([each for each, _, _ in part], np.int64)
-        writer.append_at(batch_of([row[1:] for row in part]), offsets, 0, 3)
+        writer.append(batch_of([row[1:] for row in part]), 0, 3, offsets)
     tombstones = sum(value is None for _, _, value in rows) if tombstones is None else tombstones
-    return writer.close_at(end, tombstones, placeholder=placeholder)
+    return writer.close(end, tombstones, placeholder)
 
 
 def rows_in(store, key=KEY):
@@ -87,11 +86,10 @@ def test_the_footer_is_as_drawn_and_the_rows_are_ordinary_parquet(store):
     statistics = file.metadata.row_group(1).column(1).statistics
     assert (statistics.min, statistics.max) == (1009, 1015)
     stored = msgspec.json.decode(file.metadata.metadata[b"pyspark-log.segment"])
-    assert (stored["version"], stored["keyed"]) == (1, [len(ROWS), 3, None])
+    assert stored["keyed"] == [len(ROWS), 3, None]
     parquet_rows.write(dense := MemoryStore(), parquet_rows.simple(3))
     none = msgspec.json.decode(parquet_footer.read(dense, KEY).parquet.metadata[b"pyspark-log.segment"])
-    assert set(none) == {"version", "base_offset", "leader_epochs", "row_groups", "name"}
-    assert none["version"] == 1
+    assert set(none) == {"name", "base_offset", "leader_epochs", "entries"}
     assert parquet_footer.read(dense, KEY).segment.keyed is None
 
 

@@ -13,7 +13,6 @@ from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, S
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.files.row_files import KeyedCounts
-from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment, transfer
 from pyspark_log_storage.stores import read_ahead
@@ -49,11 +48,11 @@ def write_segment(store, chunks=SMALL):
 
 def write_keyed(store, chunks=SMALL):
     """Write a keyed segment that has every second offset."""
-    writer = KeyedSegmentWriter(store, "topics/t/1/0/", f"{NAME}.parquet", 1000, EPOCHS, PARQUET)
+    writer = ParquetSegmentWriter(store, "topics/t/1/0/", f"{NAME}.parquet", 1000, EPOCHS, PARQUET)
     offsets = itertools.count(1000, 2)
     for each in chunks:
-        writer.append_at(record(each), np.array([next(offsets) for _ in each]), RECORD_ID, 3)
-    return writer.close_at(next(offsets), 0)
+        writer.append(record(each), RECORD_ID, 3, np.array([next(offsets) for _ in each]))
+    return writer.close(next(offsets), 0)
 
 
 class Kind:

@@ -21,7 +21,6 @@ from pyspark_log_storage.delta.delta_actions import Action, AddFile, Metadata, T
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import append_file, chunk, index
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer
-from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.storage_options import StorageOptions
@@ -172,13 +171,13 @@ def written_as_keyed() -> bytes:
     """Return the rows of a keyed segment."""
     store = MemoryStore()
     kind = ParquetRows(0, schema.RECORD_SCHEMAS, "lz4")
-    writer = KeyedSegmentWriter(store, "t/0/", f"{SEGMENT.rsplit('/', 1)[1]}.parquet", 1000, ((3, 1000),), kind)
+    writer = ParquetSegmentWriter(store, "t/0/", f"{SEGMENT.rsplit('/', 1)[1]}.parquet", 1000, ((3, 1000),), kind)
     keys = pa.array([b"a", b"b", b"c"], pa.binary())
     times = pa.array([0, 1, 2], schema.TIMESTAMP)
     rows = pa.record_batch([keys, pa.array([b"1", None, b"3"], pa.binary()), times], schema.RECORD)
     offsets = np.array([1001, 1005, 1009])
-    writer.append_at(rows, offsets, schema.RECORD_ID, 3)
-    writer.close_at(1020, 1)
+    writer.append(rows, schema.RECORD_ID, 3, offsets)
+    writer.close(1020, 1)
     return store.read(f"{SEGMENT}.parquet")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.maintenance.roll_input import RollInput, RollTask
     from pyspark_log_storage.files.row_files import SegmentFile
-    from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
+    from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
 
     Offsets = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -60,7 +60,7 @@ class Compactor:
         self._head = [each for each in work.job.segments if each.keyed is not None]
         self._dense_begin = self._head[-1].end_offset if self._head else work.job.base_offset
 
-    def compact(self, new_writer: Callable[[int], KeyedSegmentWriter]) -> Iterator[Compacted]:
+    def compact(self, new_writer: Callable[[int], ParquetSegmentWriter]) -> Iterator[Compacted]:
         """Write the segments of the job, and yield each when it is published.
 
         `new_writer` returns the writer of a segment with a base offset. Raises `CorruptObject`, `StoreError`,
@@ -83,14 +83,14 @@ class Compactor:
                 found = self._row_at(output.placeholder, output.sources[-1])
             yield self._written(output, found, new_writer(output.base_offset))
 
-    def _written(self, output: Output, found: Iterator[Rows], writer: KeyedSegmentWriter) -> Compacted:
+    def _written(self, output: Output, found: Iterator[Rows], writer: ParquetSegmentWriter) -> Compacted:
         count = tombstones = 0
         try:
             for batch, offsets, schema_id, epoch in found:
-                writer.append_at(batch, offsets, schema_id, epoch)
+                writer.append(batch, schema_id, epoch, offsets)
                 count += batch.num_rows
                 tombstones += int(deletes(batch, self._needs.columns).sum())
-            done = writer.close_at(output.end_offset, tombstones, placeholder=output.placeholder)
+            done = writer.close(output.end_offset, tombstones, output.placeholder)
         except BaseException:
             writer.discard()
             raise

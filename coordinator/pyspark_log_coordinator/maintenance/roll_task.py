@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import FileRef
     from pyspark_log_coordinator.segments.compaction_plan import Output
     from pyspark_log_storage.files.row_files import SegmentFile, SegmentPlace
-    from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
     from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
     from pyspark_log_storage.stores.store import Store
 
@@ -92,8 +91,8 @@ def run_roll(store_at: Callable[[str], Store], work: RollTask, environment: Envi
         if work.job.compaction is not None:
             raise InvalidRecord(
                 f"topic {work.topic!r}, partition {work.job.partition}: it cannot be compacted, because a row is too "
-                "large for a Parquet file, a struct has no fields, a part of a value is null that must not be, or "
-                "there are too many columns for so many rows; set cleanup.policy=delete"
+                "large for a Parquet file, a struct has no fields, or there are too many columns for so many rows; set "
+                "cleanup.policy=delete"
             ) from None
         # Its rows are stored as chunks, which may be any. The level keeps others from trying it again.
         job = msgspec.structs.replace(work.job, parquet=False, level=LEVEL_MAX)
@@ -126,9 +125,9 @@ def _compacted(
     job = work.job
     places: list[_Place] = []
 
-    def new_writer(base_offset: int) -> KeyedSegmentWriter:
+    def new_writer(base_offset: int) -> ParquetSegmentWriter:
         places.append(_Place(stores, environment, work, base_offset))
-        return cast("KeyedSegmentWriter", places[-1].writer())
+        return cast("ParquetSegmentWriter", places[-1].writer())
 
     made = []
     for each in Compactor(rows, work).compact(new_writer):
@@ -162,7 +161,7 @@ class _Place:
         self._name = layout.segment_name(base_offset, work.born, environment.nonce(), parquet=job.parquet)
         self._fan_out = _SegmentFanOut(stores, environment) if len(stores) > 1 else None
 
-    def writer(self) -> segment.SegmentWriter | ParquetSegmentWriter | KeyedSegmentWriter:
+    def writer(self) -> segment.SegmentWriter | ParquetSegmentWriter:
         """Return the segment's writer. Raises `NotAsParquet`, `StoreError`."""
         work, job = self._work, self._work.job
         place: SegmentPlace = self._fan_out or next(iter(self._stores.values()))
@@ -171,12 +170,7 @@ class _Place:
             return segment.SegmentWriter(*begin)
         from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 
-        kind = ParquetRows(job.partition, work.schemas, work.compression)
-        if job.compaction is not None:
-            from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
-
-            return KeyedSegmentWriter(*begin, kind)
-        return ParquetSegmentWriter(*begin, kind)
+        return ParquetSegmentWriter(*begin, ParquetRows(job.partition, work.schemas, work.compression))
 
     def holders(self) -> tuple[Holder, ...]:
         """Return the nodes that have the finished segment."""

@@ -27,6 +27,7 @@ import numpy as np
 from pyspark_log_storage import layout
 from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.objects.envelope import seal, unseal
+from pyspark_log_storage.stored_fields import Count, Int64, UInt32
 from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
@@ -56,22 +57,22 @@ _ENTRY = np.dtype(
 )
 
 
-class IndexEntry(msgspec.Struct, frozen=True, gc=False):
+class IndexEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """One chunk, or row group, of a segment: its offsets in the partition, its position and length in the file.
 
     A row group of a keyed segment covers `span` offsets, of which it has `rows`. For others `span` is 0.
     """
 
-    base_offset: int
-    rows: int
-    position: int
-    length: int
-    leader_epoch: int
-    schema_id: int
-    min_timestamp: int
-    max_timestamp: int
-    crc: int
-    span: int = 0
+    base_offset: Count
+    rows: UInt32
+    position: Count
+    length: UInt32
+    leader_epoch: UInt32
+    schema_id: UInt32
+    min_timestamp: Int64
+    max_timestamp: Int64
+    crc: UInt32
+    span: UInt32 = 0
 
     @property
     def end_offset(self) -> int:

@@ -18,10 +18,6 @@ Compression = Literal["none", "lz4", "zstd"]
 """How the rows of a chunk are compressed."""
 EpochStarts = tuple[tuple[int, int], ...]
 """Leader epochs with their first offsets, oldest first."""
-BASE_OFFSET_MAX = 2**62
-"""Even with the rows of a segment added, offsets stay below 2**63."""
-LEADER_EPOCHS_MAX = 2**20
-"""How many leader epochs a segment may name (16 MiB in the header of a .log)."""
 
 
 class StagedChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -71,8 +67,8 @@ class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 class NotAsParquet(Exception):
     """Rows cannot be in a Parquet file. Caught where segments are rolled.
 
-    One is too large for a row group, which readers decode as a whole; a struct has no fields, or one of its fields is
-    null where the schema says that it is not; or they are so many, of so many columns, that no reader takes the footer.
+    One is too large for a row group, which readers decode as a whole; a struct has no fields; or there are so many, of
+    so many columns, that no reader takes the footer.
     """
 
 

@@ -6,7 +6,7 @@
 The footer is Parquet's own. Its key-value metadata has two entries of ours, which other readers ignore:
 
     pyspark-log.segment    JSON: what the header of a .log has, and what an index has (`SegmentMetadata`)
-    pyspark-log.tail       "tail at <position, 20 digits>, crc32c <8 hexadecimal digits>", the last entry
+    pyspark-log.tail       "tail of version 1 at <position, 20 digits>, crc32c <8 hexadecimal digits>", the last entry
 
 The CRC-32C covers the whole tail, with eight "0" in the place of its own digits. So every byte of the file is covered:
 the first four are b"PAR1", a row group has a checksum in `pyspark-log.segment`, and the tail has this one. A file can
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import google_crc32c
 import msgspec
@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
-from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry
-from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX, KeyedCounts
-from pyspark_log_storage.stored_fields import Count, Int64, UInt32
+from pyspark_log_storage.files.index import IndexEntry
+from pyspark_log_storage.files.row_files import KeyedCounts
+from pyspark_log_storage.stored_fields import Count
 from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
@@ -43,68 +43,27 @@ TAIL_BYTES_MAX = 256 * 1024 * 1024
 _VERSION = 1
 _GUESSED_BYTES = 64 * 1024
 """How much is read at once from the end of a file: most tails are smaller."""
-_MARK = re.compile(rb"tail at ([0-9]{20}), crc32c ([0-9a-f]{8})")
+_MARK = re.compile(rb"tail of version ([0-9]+) at ([0-9]{20}), crc32c ([0-9a-f]{8})")
 _CRC_DIGITS = 8
 _LENGTH = struct.Struct("<I")
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError, MemoryError, KeyError)
 
 
-class RowGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A row group: its length in bytes, the CRC-32C of these bytes, and timestamps in microseconds.
-
-    Of a keyed segment it covers `span` offsets, of which it has `rows`. For others `span` is 0.
-    """
-
-    rows: Annotated[int, msgspec.Meta(ge=1, le=SEGMENT_ROWS_MAX)]
-    length: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
-    leader_epoch: UInt32
-    schema_id: UInt32
-    min_timestamp: Int64
-    max_timestamp: Int64
-    crc: UInt32
-    span: UInt32 = 0
-
-
 class SegmentMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `pyspark-log.segment` has. Row groups are in order, the first one at byte 4, and without gaps."""
+    """What `pyspark-log.segment` has."""
 
-    version: Count
-    base_offset: Annotated[int, msgspec.Meta(ge=0, le=BASE_OFFSET_MAX)]
-    leader_epochs: Annotated[tuple[tuple[Count, Count], ...], msgspec.Meta(max_length=LEADER_EPOCHS_MAX)]
-    """Leader epochs with their first offsets, as in the header of a .log."""
-    row_groups: tuple[RowGroup, ...]
     name: str
     """The segment's, as in the header of a .log."""
+    base_offset: Count
+    leader_epochs: tuple[tuple[Count, Count], ...]
+    """Leader epochs with their first offsets, as in the header of a .log."""
+    entries: tuple[IndexEntry, ...]
+    """What the segment's index has. The row groups begin at byte 4, and have no gaps between them."""
     keyed: KeyedCounts | None = None
     """Of a keyed segment."""
 
-    def entries(self) -> list[IndexEntry]:
-        """Return the entries that the segment's index must have."""
-        found = []
-        offset, position = self.base_offset, len(MAGIC)
-        for each in self.row_groups:
-            times = each.min_timestamp, each.max_timestamp
-            place = each.rows, position, each.length
-            found.append(IndexEntry(offset, *place, each.leader_epoch, each.schema_id, *times, each.crc, each.span))
-            offset, position = found[-1].end_offset, position + each.length
-        return found
-
-
-class _Version(msgspec.Struct, frozen=True):
-    """What every version of `SegmentMetadata` has."""
-
-    version: Count
-
 
 _decoder = msgspec.json.Decoder(SegmentMetadata)
-_version_decoder = msgspec.json.Decoder(_Version)
-
-
-class Tail(msgspec.Struct, frozen=True):
-    """The last bytes of a .parquet: page indexes and footer."""
-
-    position: int
-    crc: int
 
 
 class Footer(msgspec.Struct, frozen=True):
@@ -112,33 +71,27 @@ class Footer(msgspec.Struct, frozen=True):
 
     segment: SegmentMetadata
     parquet: pq.FileMetaData
-    entries: tuple[IndexEntry, ...]
-    tail: Tail
+    tail_position: int
+    tail_crc: int
     file_bytes: int
     """The length of the file."""
+
+    @property
+    def entries(self) -> tuple[IndexEntry, ...]:
+        """What the segment's index has."""
+        return self.segment.entries
 
 
 def encode_metadata(segment: SegmentMetadata, tail_position: int) -> dict[str, str]:
     """Return the key-value metadata of the footer. `sealed` has to write the checksum in it."""
-    mark = f"tail at {tail_position:020d}, crc32c {'0' * _CRC_DIGITS}"
+    mark = f"tail of version {_VERSION} at {tail_position:020d}, crc32c {'0' * _CRC_DIGITS}"
     return {SEGMENT_KEY: msgspec.json.encode(segment).decode(), TAIL_KEY: mark}
-
-
-def new_metadata(
-    key: str,
-    base_offset: int,
-    epochs: tuple[tuple[int, int], ...],
-    groups: list[RowGroup],
-    keyed: KeyedCounts | None = None,
-) -> SegmentMetadata:
-    """Return the metadata of the segment at `key` in the version that is written."""
-    return SegmentMetadata(_VERSION, base_offset, epochs, tuple(groups), layout.name_of(key), keyed)
 
 
 def sealed(tail: bytes) -> bytes:
     """Return a tail with the checksum of its bytes."""
     *_, mark = _MARK.finditer(tail)
-    start, end = mark.span(2)
+    start, end = mark.span(3)
     return tail[:start] + b"%08x" % _checksum(tail, start) + tail[end:]
 
 
@@ -167,8 +120,8 @@ def read(store: Readable, key: str) -> Footer:
 
 def read_tail(store: Readable, key: str, footer: Footer) -> bytes:
     """Return the bytes of a tail that was read before. Raises `CorruptObject` if they have changed."""
-    data = store.read(key, footer.tail.position)
-    if google_crc32c.value(data) != footer.tail.crc:
+    data = store.read(key, footer.tail_position)
+    if google_crc32c.value(data) != footer.tail_crc:
         raise CorruptObject(f"segment {store.url}/{key}", "its footer changed while it was read")
     return data
 
@@ -179,26 +132,25 @@ def decode(tail: bytes, position: int, name: str) -> Footer:
     Raises `CorruptObject`, `NewerFormat`.
     """
     mark = _mark(tail, name)
-    start, _ = mark.span(2)
-    if int(mark[1]) != position or int(mark[2], 16) != _checksum(tail, start):
+    start, _ = mark.span(3)
+    if int(mark[2]) != position or int(mark[3], 16) != _checksum(tail, start):
         raise CorruptObject(name, "the checksum of its footer does not match")
+    if int(mark[1]) > _VERSION:
+        raise NewerFormat(name, f"format {int(mark[1])} of Parquet segments, this version reads up to {_VERSION}")
     try:
         parquet = pq.read_metadata(pa.BufferReader(MAGIC + tail))
         stored = (parquet.metadata or {})[SEGMENT_KEY.encode()]
     except _ARROW_ERRORS as error:
         raise CorruptObject(name, f"its Parquet footer cannot be read ({decoding.reason(error)})") from error
-    if decoding.decode(_version_decoder.decode, stored, name).version > _VERSION:
-        raise NewerFormat(name, f"a newer format of Parquet segments, this version reads up to {_VERSION}")
     segment = decoding.decode(_decoder.decode, stored, name, CorruptObject)
-    entries = segment.entries()
-    return Footer(segment, parquet, tuple(entries), Tail(position, google_crc32c.value(tail)), position + len(tail))
+    return Footer(segment, parquet, position, google_crc32c.value(tail), position + len(tail))
 
 
 def _tail_position(data: bytes, size: int, name: str) -> int:
     """Return where the tail of a file of `size` bytes begins that ends with `data`."""
     if data[-len(MAGIC) :] != MAGIC or size < len(MAGIC) + _LENGTH.size:
         raise CorruptObject(name, f"it does not end with {MAGIC!r}, as a Parquet file does")
-    position = int(_mark(data, name)[1])
+    position = int(_mark(data, name)[2])
     if not len(MAGIC) < position < size or size - position > TAIL_BYTES_MAX:
         raise CorruptObject(name, f"its footer says that its row groups end at byte {position} of {size}")
     return position

@@ -28,18 +28,20 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.columns.column_conversion import as_newest
 from pyspark_log_storage.columns.column_types import children
 from pyspark_log_storage.columns.schema import TIMESTAMP
+from pyspark_log_storage.columns.schema_evolution import nullable
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.chunk import CHUNK_BYTES
-from pyspark_log_storage.files.row_files import NotAsParquet, SegmentFile
+from pyspark_log_storage.files.index import IndexEntry
+from pyspark_log_storage.files.row_files import KeyedCounts, NotAsParquet, SegmentFile
 from pyspark_log_storage.parquet import parquet_footer
-from pyspark_log_storage.parquet.parquet_footer import RowGroup
+from pyspark_log_storage.parquet.parquet_footer import SegmentMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from pyspark_log_storage.files.row_files import EpochStarts, KeyedCounts, SegmentPlace
+    from pyspark_log_storage.files.row_files import EpochStarts, SegmentPlace
     from pyspark_log_storage.stores.store import ObjectWriter
 
 ROW_GROUP_BYTES = CHUNK_BYTES
@@ -53,8 +55,12 @@ POSITIONS = (pa.field("partition", pa.int32(), nullable=False), pa.field("offset
 
 
 def file_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a file with rows of a topic's schema."""
-    others = [pa.field(each.name, each.type, each.nullable) for each in schema if each.name != "timestamp"]
+    """Return the columns of a file with rows of a topic's schema.
+
+    All in a nested column may be null: below a null struct all is, whatever the schema says, and Parquet's writer takes
+    no null where its schema allows none.
+    """
+    others = [pa.field(each.name, nullable(each.type), each.nullable) for each in schema if each.name != "timestamp"]
     return pa.schema([*POSITIONS, pa.field("timestamp", TIMESTAMP, nullable=False), *others])
 
 
@@ -69,7 +75,10 @@ class ParquetRows(msgspec.Struct, frozen=True):
 
 
 class ParquetSegmentWriter:
-    """Writes a segment: its .parquet row group by row group, then its index."""
+    """Writes a segment: its .parquet row group by row group, then its index.
+
+    All of its rows are given with their offsets, and it is a keyed segment (`keyed_segment`), or none are.
+    """
 
     def __init__(
         self,
@@ -91,9 +100,11 @@ class ParquetSegmentWriter:
         self._base_offset, self._epochs = base_offset, epochs
         self._partition, self._schemas, self._compression = kind.partition, kind.schemas, kind.compression
         self._columns = file_schema(kind.schemas[-1])
-        self._may_hide_nulls = any(_has_required(each.type) for each in self._columns)
-        self._groups: list[RowGroup] = []
+        self._given = pa.schema([pa.field(each.name, nullable(each.type), each.nullable) for each in kind.schemas[-1]])
+        self._entries: list[IndexEntry] = []
         self._rows: list[pa.RecordBatch] = []
+        self._offsets: list[NDArray[np.int64]] = []
+        """Those of the rows that are not written, of a keyed segment."""
         self._size = 0
         self._kind = (0, 0)
         self._times = (0, 0)
@@ -105,17 +116,16 @@ class ParquetSegmentWriter:
         """What Arrow writes to. It counts its bytes: what goes past it shifts the page indexes that it writes."""
         self._parquet: pq.ParquetWriter | None = None
 
-    def append(self, batch: pa.RecordBatch, schema_id: int, leader_epoch: int) -> None:
-        """Append the rows of a chunk. Raises `NotAsParquet`, `StoreError`."""
-        self._append(as_newest(batch, self._schemas[-1]), schema_id, leader_epoch)
+    def append(
+        self, batch: pa.RecordBatch, schema_id: int, leader_epoch: int, offsets: NDArray[np.int64] | None = None
+    ) -> None:
+        """Append rows; those of a keyed segment with their `offsets`, which ascend.
 
-    def _append(self, batch: pa.RecordBatch, schema_id: int, leader_epoch: int) -> None:
-        """Append rows with the columns of the newest schema, and maybe more."""
-        if self._may_hide_nulls:
-            batch = _without_hidden_nulls(batch)
+        Raises `NotAsParquet`, `StoreError`.
+        """
         if self._rows and leader_epoch != self._kind[1]:
             self._flush()
-        for rows in _pieces(batch):
+        for rows in _pieces(as_newest(batch, self._given)):
             if self._rows and self._size + rows.nbytes > ROW_GROUP_BYTES:
                 self._flush()
             times = np.asarray(rows.column("timestamp").view(pa.int64()))
@@ -129,20 +139,30 @@ class ParquetSegmentWriter:
             self._kind, self._times = (schema_id, leader_epoch), (low, high)
             self._rows.append(rows)
             self._size += rows.nbytes
-            self.end_offset += rows.num_rows
+            if offsets is None:
+                self.end_offset += rows.num_rows
+            else:
+                self._offsets.append(offsets[: rows.num_rows])
+                self.end_offset = int(offsets[rows.num_rows - 1]) + 1
+                offsets = offsets[rows.num_rows :]
 
-    def close(self) -> SegmentFile:
+    def close(self, end_offset: int | None = None, tombstones: int = 0, placeholder: int | None = None) -> SegmentFile:
         """Publish both files, durably, the .parquet last: a segment whose rows exist is complete.
 
-        Raises `NotAsParquet`, `StoreError`.
+        A keyed segment covers the offsets up to `end_offset`, and `tombstones` of its rows delete their key;
+        `placeholder` as in `KeyedCounts`. Raises `NotAsParquet`, `StoreError`.
         """
         self._flush()
-        return self._close(None)
-
-    def _close(self, keyed: KeyedCounts | None) -> SegmentFile:
         assert self._parquet is not None, "a segment has rows"
+        keyed = None
+        if end_offset is not None:
+            assert end_offset >= self.end_offset, "a row is beyond the end"
+            last = self._entries[-1]
+            self._entries[-1] = msgspec.structs.replace(last, span=end_offset - last.base_offset)
+            self.end_offset = end_offset
+            keyed = KeyedCounts(sum(each.rows for each in self._entries), tombstones, placeholder)
         position = self._sink.position
-        metadata = parquet_footer.new_metadata(self._key, self._base_offset, self._epochs, self._groups, keyed)
+        metadata = SegmentMetadata(self._name, self._base_offset, self._epochs, tuple(self._entries), keyed)
         self._parquet.add_key_value_metadata(parquet_footer.encode_metadata(metadata, position))
         self._sink.hold()
         self._parquet.close()
@@ -150,18 +170,16 @@ class ParquetSegmentWriter:
         if len(tail) > parquet_footer.TAIL_BYTES_MAX:
             raise NotAsParquet
         self._output.write(tail)
-        entries = metadata.entries()
-        size = position + len(tail)
-        self._store.create(f"{self._key}.index", index.encode(self._name, entries))
+        self._store.create(f"{self._key}.index", index.encode(self._name, self._entries))
         self._output.close()
         return SegmentFile(
             self._name,
             self._base_offset,
             self.end_offset,
-            len(entries),
-            size,
-            min(each.min_timestamp for each in entries),
-            max(each.max_timestamp for each in entries),
+            len(self._entries),
+            position + len(tail),
+            min(each.min_timestamp for each in self._entries),
+            max(each.max_timestamp for each in self._entries),
             keyed,
         )
 
@@ -175,35 +193,23 @@ class ParquetSegmentWriter:
         if not self._rows:
             return
         rows = pa.Table.from_batches(self._rows)
-        self._rows.clear()
-        count = rows.num_rows
-        offsets, span = self._offsets_of(rows)
-        placed = {"partition": pa.array(np.full(count, self._partition, np.int32)), "offset": offsets}
+        begin, count = self._entries[-1].end_offset if self._entries else self._base_offset, rows.num_rows
+        offsets = np.concatenate(self._offsets) if self._offsets else np.arange(begin, begin + count, dtype=np.int64)
+        span = int(offsets[-1]) + 1 - begin if self._offsets else 0
+        placed = {"partition": pa.array(np.full(count, self._partition, np.int32)), "offset": pa.array(offsets)}
         columns = [placed[each.name] if each.name in placed else rows.column(each.name) for each in self._columns]
         table = pa.Table.from_arrays(columns, schema=self._columns)
         if self._parquet is None:
             self._parquet = self._opened(table)
-        start = self._sink.position
+        position = self._sink.position
         self._sink.begin()
         self._parquet.write_table(table, row_group_size=count)
-        schema_id, epoch = self._kind
-        self._groups.append(
-            RowGroup(
-                count,
-                self._sink.position - start,
-                epoch,
-                self._readable_as(schema_id),
-                *self._times,
-                self._sink.crc,
-                span,
-            )
-        )
+        length = self._sink.position - position
+        kind = self._kind[1], self._readable_as(self._kind[0]), *self._times
+        self._entries.append(IndexEntry(begin, count, position, length, *kind, self._sink.crc, span))
+        self._rows.clear()
+        self._offsets.clear()
         self._size = 0
-
-    def _offsets_of(self, rows: pa.Table) -> tuple[pa.Array, int]:
-        """Return the offsets of the rows of the next row group, and how many it covers; 0 for one of each row."""
-        begin = self.end_offset_written
-        return pa.array(np.arange(begin, begin + rows.num_rows, dtype=np.int64)), 0
 
     def _opened(self, first: pa.Table) -> pq.ParquetWriter:
         """Return the writer of the file. The rows of its first row group tell which columns get dictionaries."""
@@ -219,11 +225,6 @@ class ParquetSegmentWriter:
             write_page_index=True,
             store_schema=False,
         )
-
-    @property
-    def end_offset_written(self) -> int:
-        """The offset after the last row of a row group."""
-        return self._base_offset + sum(each.span or each.rows for each in self._groups)
 
     def _readable_as(self, schema_id: int) -> int:
         """Return the schema as which rows are read: their own, if it is a part of the file's, else the newest."""
@@ -262,57 +263,6 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         half = batch.num_rows // 2
         yield from _pieces(batch.slice(0, half))
         yield from _pieces(batch.slice(half))
-
-
-def _without_hidden_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows as Parquet's writer takes them: what is not null in its schema has no nulls, also below a null.
-
-    A null struct has nulls in all of its fields, whatever the schema says of these. Raises `NotAsParquet` for a null in
-    a struct that is not null itself.
-    """
-    present = np.ones(batch.num_rows, bool)
-    columns = [
-        _filled(column, field, present) if _has_required(field.type) else column
-        for column, field in zip(batch.columns, batch.schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-
-
-def _has_required(kind: pa.DataType) -> bool:
-    """Return whether something in a nested type is not null. The keys of maps never are, and do not count."""
-    is_map = pa.types.is_map(kind)
-    return any(
-        _has_required(each.type) or not (each.nullable or (is_map and not number))
-        for number, each in enumerate(children(kind))
-    )
-
-
-def _filled(column: pa.Array, field: pa.Field, present: NDArray[np.bool_]) -> pa.Array:
-    """Return the values of a field, with some value for each null that must not be one.
-
-    `present` are those that are not below a null. Raises `NotAsParquet` for such a null among them.
-    """
-    kind, is_valid = column.type, np.asarray(column.is_valid())
-    if not field.nullable and not is_valid[present].all():
-        raise NotAsParquet
-    validity = column.buffers()[0] if field.nullable else None
-    if pa.types.is_struct(kind):
-        present = present & is_valid
-        parts = [_filled(column.field(number), part, present) for number, part in enumerate(kind)]
-        mask = pa.array(~is_valid) if field.nullable and column.null_count else None
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
-    if pa.types.is_map(kind):
-        fields = [kind.key_field, kind.item_field]
-        every = np.ones(len(column.keys), bool)
-        parts = [_filled(part, each, every) for part, each in zip((column.keys, column.items), fields, strict=True)]
-        values = pa.StructArray.from_arrays(parts, fields=fields)
-    elif pa.types.is_list(kind):
-        values = _filled(column.values, kind.value_field, np.ones(len(column.values), bool))
-    else:
-        return pa.Array.from_buffers(kind, len(column), [validity, *column.buffers()[1:]], offset=column.offset)
-    return pa.Array.from_buffers(
-        kind, len(column), [validity, column.buffers()[1]], offset=column.offset, children=[values]
-    )
 
 
 def _is_empty(field: pa.Field) -> bool:

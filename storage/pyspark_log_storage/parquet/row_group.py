@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_log_storage import decoding
+from pyspark_log_storage.columns.column_conversion import converted
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import batch_check
 from pyspark_log_storage.parquet import parquet_footer
@@ -102,13 +103,13 @@ def _decode(
 
 
 def _as_stored(found: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a table with exactly the columns of a schema, as one batch. Columns of another type are cast."""
+    """Return a table with exactly the columns of a schema, as one batch. Columns of another type are converted."""
     columns = []
     for field in schema:
         column = found.column(field.name)
         array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-        columns.append(array if array.type == field.type else array.cast(field.type))
+        columns.append(converted(array, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
