@@ -1,8 +1,8 @@
 """A backup: the states of a log's journals at one entry each, and so the names of the files that it consists of.
 
-    backups/<number, 20 digits>    envelope b"PLBK", version 2, body: msgpack map
+    backups/<number, 20 digits>    envelope b"PLBK", version 3, body: msgpack map
 
-The state of a topic is its description (`topic_description`), the same bytes as on a node.
+The state of a topic is its description (`topic_description`), as on a node.
 The files are beside it, with the keys that they have on the nodes of the log. They never change, so all backups in a
 store share them, and a backup copies only what the ones before it have not copied. Its manifest is created last: as
 long as there is none, there is no backup.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import Readable, Store
 
 _MAGIC = b"PLBK"
-_VERSION = 2
+_VERSION = 3
 
 
 class SavedGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,14 +42,14 @@ class SavedGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: Group
 
 
-class Backup(msgspec.Struct, frozen=True):
+class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A log as of an entry of each of its journals."""
 
-    number: int
-    at_ms: int
+    number: Count
+    at_ms: Int64
     """When it was begun, by the clock of the process that made it."""
     cluster: str
-    entry: int
+    entry: Count
     """The entry of the cluster's journal."""
     nodes: tuple[FormerNode, ...]
     """The nodes that the cluster has or had, with their incarnations."""
@@ -57,38 +57,24 @@ class Backup(msgspec.Struct, frozen=True):
     groups: tuple[SavedGroup, ...]
 
 
-class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    number: Count
-    at_ms: Int64
-    cluster: str
-    entry: Count
-    nodes: tuple[FormerNode, ...]
-    topics: tuple[bytes, ...]
-    groups: tuple[SavedGroup, ...]
-
-
-_decoder = msgspec.msgpack.Decoder(_Stored)
+_decoder = msgspec.msgpack.Decoder(Backup)
 
 
 def encode(backup: Backup) -> bytes:
     """Return the stored bytes."""
-    stored = _Stored(
-        backup.number,
-        backup.at_ms,
-        backup.cluster,
-        backup.entry,
-        backup.nodes,
-        tuple(map(topic_description.encode, backup.topics)),
-        backup.groups,
-    )
-    return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(stored))
+    return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(backup))
 
 
 def decode(data: bytes, name: str) -> Backup:
     """Return the backup in `data`. Raises `CorruptObject`, `NewerFormat`."""
-    stored = decoding.decode(_decoder.decode, unseal(_MAGIC, _VERSION, data, name), name)
-    topics = tuple(topic_description.decode(each, name) for each in stored.topics)
-    return Backup(stored.number, stored.at_ms, stored.cluster, stored.entry, stored.nodes, topics, stored.groups)
+
+    def checked(body: bytes | msgspec.Raw) -> Backup:
+        found = _decoder.decode(body)
+        for each in found.topics:
+            topic_description.check(each)
+        return found
+
+    return decoding.decode(checked, unseal(_MAGIC, _VERSION, data, name), name)
 
 
 def numbers(store: Store) -> list[int]:

@@ -1,8 +1,8 @@
 """A topic's description: its whole state as of an entry, for a log that begins anew.
 
-    topics/<topic>/<topic id>/description    envelope b"PLTD", version 2, body: msgpack map
+    topics/<topic>/<topic id>/description    envelope b"PLTD", version 3, body: msgpack map
 
-Each node that has replicas of the topic has one, and a backup has the same bytes in its manifest. It also has the nodes
+Each node that has replicas of the topic has one, and a backup has it in its manifest. It also has the nodes
 of the cluster. A newer one is written before a file that it names is deleted on its node, at every 64th entry of the
 topic's journal, and a minute after the last one (`descriptions`). No decision depends on it.
 """
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import Node
-from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_storage import decoding, layout
@@ -29,27 +28,20 @@ if TYPE_CHECKING:
 
 NAME = "description"
 _MAGIC = b"PLTD"
-_VERSION = 2
+_VERSION = 3
 
 
-class Description(msgspec.Struct, frozen=True):
+class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A topic as of the entry `number` of its journal."""
 
-    number: int
-    created_ms: int
+    number: Count
+    created_ms: Int64
     nodes: tuple[Node, ...]
     """The nodes of the cluster."""
     topic: Topic
 
 
-class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    number: Count
-    created_ms: Int64
-    nodes: tuple[Node, ...]
-    topic: bytes
-
-
-_decoder = msgspec.msgpack.Decoder(_Stored)
+_decoder = msgspec.msgpack.Decoder(Description)
 
 
 def key(topic: str, topic_id: str) -> str:
@@ -72,23 +64,24 @@ def read(store: Store, topic: str, topic_id: str) -> Description:
 
 
 def encode(description: Description) -> bytes:
-    topic = msgspec.msgpack.encode(description.topic)
-    stored = _Stored(description.number, description.created_ms, description.nodes, topic)
-    return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(stored))
+    return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(description))
 
 
 def decode(data: bytes, name: str) -> Description:
     """Return the description in `data`. Raises `CorruptObject`, `NewerFormat`."""
-    body = unseal(_MAGIC, _VERSION, data, name)
-    stored = decoding.decode(_decoder.decode, body, name)
 
-    def checked(encoded: bytes | msgspec.Raw) -> Topic:
-        topic = topic_state.decode(encoded)
-        check_topic(topic.name)
-        if not layout.is_id(topic.topic_id):
-            raise ValueError(f"topic {topic.name!r} has the id {topic.topic_id[:300]!r}")
-        integrity.check(Topic(), topic)
-        return topic
+    def checked(body: bytes | msgspec.Raw) -> Description:
+        found = _decoder.decode(body)
+        check(found)
+        return found
 
-    topic = decoding.decode(checked, stored.topic, name)
-    return Description(stored.number, stored.created_ms, stored.nodes, topic)
+    return decoding.decode(checked, unseal(_MAGIC, _VERSION, data, name), name)
+
+
+def check(description: Description) -> None:
+    """Raise `InvalidName` or `ValueError` if no topic can be so."""
+    topic = description.topic
+    check_topic(topic.name)
+    if not layout.is_id(topic.topic_id):
+        raise ValueError(f"topic {topic.name!r} has the id {topic.topic_id[:300]!r}")
+    integrity.check(Topic(), topic)
