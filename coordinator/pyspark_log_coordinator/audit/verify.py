@@ -29,6 +29,7 @@ from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.journal.trimming import oldest_kept
 from pyspark_log_coordinator.log import topic_description
+from pyspark_log_coordinator.log.reachable_stores import reachable_stores
 from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup
 from pyspark_log_coordinator.model.partition import named
 from pyspark_log_coordinator.replication import replicas
@@ -272,11 +273,12 @@ def verify_cluster(log: Log) -> Report:
     try:
         log.cluster.refresh()
         report.findings += _journal(log.cluster, report)
-        for name, topic_id in cluster_cleanup.deleted_topics(log):
+        stores = reachable_stores(log)
+        for name, topic_id in cluster_cleanup.deleted_topics(log, stores):
             report.findings += _unknown_topic(log, name, topic_id)
         for record in log.groups().values():
             report.findings += _group(log, record, report)
-        report.orphans = cluster_cleanup.abandoned_temporary_files(log)
+        report.orphans = cluster_cleanup.temporary_files(stores, dry_run=True)
         for name, error in log.journals.missing_nodes().items():
             report.findings.append(Finding(f"journal node {name!r}", error.message))
     except LogError as error:
@@ -335,7 +337,7 @@ def _unknown_topic(log: Log, name: str, topic_id: str) -> Iterator[Finding]:
     """Check that a topic that the cluster does not know was deleted."""
     folder = layout.topic_folder(name, topic_id)
     try:
-        state = cluster_cleanup.journal_of(log, name, topic_id).refresh()
+        state = log.journals.of_topic(name, topic_id).refresh()
     except LogError as error:
         yield Finding(folder, str(error))
         return

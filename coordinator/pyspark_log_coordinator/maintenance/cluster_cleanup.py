@@ -34,7 +34,6 @@ from pyspark_log_coordinator.journal import journal_entry, snapshot, trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_stores
 from pyspark_log_coordinator.membership.heartbeats import Heartbeats
-from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, ObjectMissing
 
@@ -88,7 +87,7 @@ def clean_up_cluster(
     deleted: list[DeletedTopic] = []
     finished: list[str] = []
     unfinished = log.cluster.refresh().deletions
-    listed = _deleted_topics(log, stores) if thorough else []
+    listed = deleted_topics(log, stores) if thorough else []
     for name, topic_id in sorted({*((name, each) for each, name in unfinished.items()), *listed}):
         left = None if objects_max is None else objects_max - sum(each.objects for each in deleted)
         if left is not None and left <= 0:
@@ -106,7 +105,7 @@ def clean_up_cluster(
             deleted += [found] if found is not None and found.objects > 0 else []
     if finished and not dry_run and _has_every_store(log, stores):
         log.cluster.submit(cluster.FinishDeletions(tuple(finished)))
-    temporary = tuple(_temporary_files(stores, dry_run=dry_run))
+    temporary = tuple(temporary_files(stores, dry_run=dry_run))
     trimmed = 0 if dry_run else trimming.trim(log.cluster)
     if not dry_run:
         log.journals.announce()
@@ -146,25 +145,18 @@ def _forget_deleted_topics(log: Log, handle: GroupHandle) -> None:
         handle.submit(OffsetDelete(gone))
 
 
-def deleted_topics(log: Log) -> list[tuple[str, str]]:
-    """Return name and id of every topic that has a folder but is unknown to the cluster. Skips stores that fail.
-
-    There is a list for each name, and the end of a deleted topic's journal stays for ever: not for frequent use.
-    """
-    return _deleted_topics(log, reachable_stores(log))
-
-
-def abandoned_temporary_files(log: Log) -> list[str]:
-    """Return the temporary files that killed writers left. Skips stores that fail."""
-    return _temporary_files(reachable_stores(log), dry_run=True)
-
-
-def _temporary_files(stores: ReachableStores, *, dry_run: bool) -> list[str]:
+def temporary_files(stores: ReachableStores, *, dry_run: bool) -> list[str]:
+    """Delete the temporary files that killed writers left, and return them; `dry_run` only returns them."""
     found = stores.each(lambda _, store: store.delete_unfinished(dry_run=dry_run))
     return [name for names in found.values() for name in names]
 
 
-def _deleted_topics(log: Log, stores: ReachableStores) -> list[tuple[str, str]]:
+def deleted_topics(log: Log, stores: ReachableStores) -> list[tuple[str, str]]:
+    """Return name and id of every topic that has a folder but is unknown to the cluster.
+
+    There is a list for each name, and the end of a deleted topic's journal stays for ever: not for frequent use.
+    """
+
     def incarnations(_: str, store: Store) -> list[tuple[str, str]]:
         names = store.folders(layout.TOPICS)
         return [(name, each) for name in names for each in store.folders(f"{layout.TOPICS}{name}/")]
@@ -172,11 +164,6 @@ def _deleted_topics(log: Log, stores: ReachableStores) -> list[tuple[str, str]]:
     found = {each for some in stores.each(incarnations).values() for each in some}
     known = {(record.name, record.topic_id) for record in log.topics().values()}
     return sorted(found - known)
-
-
-def journal_of(log: Log, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
-    """Return the journal of a topic incarnation, deleted or not, without beginning it."""
-    return log.journals.of_topic(name, topic_id)
 
 
 def _delete_topic_files(
@@ -189,7 +176,7 @@ def _delete_topic_files(
         if not dry_run:
             stores.each(lambda _, store: store.remove_folders(folder))  # in case an earlier run was interrupted
         return None
-    journal = journal_of(log, name, topic_id)
+    journal = log.journals.of_topic(name, topic_id)
     state = journal.refresh()
     if state.deleted_ms is None or not log.clock.maintains():
         return nothing
@@ -222,7 +209,7 @@ def _delete_topic_files(
 
 def _has_no_writers(log: Log, name: str, topic_id: str) -> bool:
     """Return whether a topic was deleted so long ago that nobody is believed to write a file for it any more."""
-    state = journal_of(log, name, topic_id).refresh()
+    state = log.journals.of_topic(name, topic_id).refresh()
     if state.deleted_ms is None or not log.clock.maintains():
         return False
     return log.clock.now_ms() >= state.deleted_ms + state.config.orphan_retention_ms

@@ -16,7 +16,6 @@ from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_nodes
 from pyspark_log_coordinator.maintenance import descriptions
 from pyspark_log_coordinator.maintenance.delta_table import publish_before_deletion, publish_on_nodes
-from pyspark_log_coordinator.segments import orphans as orphans_rules
 from pyspark_log_coordinator.segments import retention
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, OrphanFloorRaised, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, LogStartMoved
@@ -64,7 +63,7 @@ def clean_up_topic(
     it the error is raised.
     """
     nodes = reachable_nodes(handle.log)
-    count, expired = _expire(handle, nodes)
+    count, expired = expire(handle, nodes)
     # From here on no entry can name a file below the floor, so the state of this entry is new enough for orphans.
     raised = handle.submit(RaiseOrphanFloor(handle.journal.number)).events if handle.log.clock.maintains() else []
     looks_at_all = thorough or any(isinstance(event, OrphanFloorRaised) for event in raised)
@@ -96,37 +95,26 @@ def _clean_up_inbox(handle: TopicHandle, nodes: ReachableStores) -> int:
         return 0
 
 
-def expire(handle: TopicHandle) -> tuple[int, tuple[ExpiredRows, ...]]:
+def expire(handle: TopicHandle, nodes: ReachableStores | None = None) -> tuple[int, tuple[ExpiredRows, ...]]:
     """Apply retention and delete what is due; return the number of deleted objects, and the rows that expired now.
 
-    Needs no room but for an entry or two, so `maintain` begins with it: rolling needs more.
+    Needs no room but for an entry or two, so `maintain` begins with it: rolling needs more. `nodes` are those found
+    earlier, if any.
     """
-    return _expire(handle, reachable_nodes(handle.log))
-
-
-def _expire(handle: TopicHandle, nodes: ReachableStores) -> tuple[int, tuple[ExpiredRows, ...]]:
+    nodes = nodes or reachable_nodes(handle.log)
     now = handle.now_ms()
     handle.refresh()
     if not handle.log.clock.maintains():
         return 0, ()
     # Before the first entry: on a full disk this makes room for it.
-    count = len(_delete_pending(handle, now, nodes))
+    count = len(delete_pending(handle, now, nodes))
     before = handle.journal.state
     if not retention.decide_retention(before, now):
         return count, ()
     events = handle.submit(ApplyRetention()).events
     expired = expired_by(before, [event for event in events if isinstance(event, LogStartMoved)])
     # At a later time: with file.delete.delay.ms=0 what has just expired is due now.
-    return count + len(_delete_pending(handle, handle.now_ms(), nodes)), expired
-
-
-def is_clean(handle: TopicHandle, now: int) -> bool:
-    """Return whether neither rows nor scheduled files are due, by the known state and the time `now` (ms)."""
-    if not handle.log.clock.maintains():
-        return True
-    state = handle.journal.state
-    raised = orphans_rules.decide(state, RaiseOrphanFloor(handle.journal.number), now)
-    return not (_due_deletions(state, now) or retention.decide_retention(state, now) or raised)
+    return count + len(delete_pending(handle, handle.now_ms(), nodes)), expired
 
 
 def due_to_expire(handle: TopicHandle) -> tuple[ExpiredRows, ...]:
@@ -145,13 +133,14 @@ def expired_by(state: Topic, moved: Sequence[LogStartMoved]) -> tuple[ExpiredRow
     return tuple(expired(each.partition, each.log_start) for each in moved)
 
 
-def delete_pending(handle: TopicHandle, now: int) -> list[str]:
-    """Delete the files that were scheduled longer than `file.delete.delay.ms` before `now`; return their keys."""
-    handle.refresh()
-    return _delete_pending(handle, now, reachable_nodes(handle.log))
+def delete_pending(handle: TopicHandle, now: int, nodes: ReachableStores | None = None) -> list[str]:
+    """Delete the files that were scheduled longer than `file.delete.delay.ms` before `now`; return their keys.
 
-
-def _delete_pending(handle: TopicHandle, now: int, nodes: ReachableStores) -> list[str]:
+    By the known state, and on the `nodes` that were found earlier, if any.
+    """
+    if nodes is None:
+        handle.refresh()
+        nodes = reachable_nodes(handle.log)
     if not handle.log.clock.maintains():
         return []
     state = handle.journal.state

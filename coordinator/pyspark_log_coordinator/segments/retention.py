@@ -87,7 +87,7 @@ def evolve(topic: Topic, event: LogStartMoved) -> Topic:
     )
     if any(end < event.log_start for end in changed.log_end_offsets.values()):
         changed = msgspec.structs.replace(changed, log_end_offsets=_ends_from(topic, changed))
-    keys = [swap.segment_key(event.partition, each.name) for each in gone]
+    keys = [f"{event.partition}/{each.name}" for each in gone]
     return swap.schedule_deletion(with_partition(topic, event.partition, changed), keys, event.at_ms)
 
 

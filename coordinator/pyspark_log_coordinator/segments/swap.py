@@ -111,7 +111,7 @@ def evolve(topic: Topic, event: SegmentsSwapped) -> Topic:
         compactions=partition.compactions + (new.keyed is not None),
     )
     changed = _with_ends(topic, changed, new)
-    gone = [segment_key(event.partition, each.name) for each in replaced]
+    gone = [f"{event.partition}/{each.name}" for each in replaced]
     return schedule_deletion(with_partition(topic, event.partition, changed), gone, event.at_ms)
 
 
@@ -139,11 +139,6 @@ def schedule_deletion(topic: Topic, keys: Sequence[str], at_ms: int) -> Topic:
         files=topic.files[len(rolled) :],
         pending_deletions=(*topic.pending_deletions, *pending),
     )
-
-
-def segment_key(partition: int, name: str) -> str:
-    """Return a segment's key below the topic's folder, without the ending."""
-    return f"{partition}/{name}"
 
 
 def _fits(topic: Topic, swap: SwapSegments) -> bool:
