@@ -128,10 +128,10 @@ def test_rows_and_keys_are_read_back_and_the_index_covers_the_range(rows, group_
     assert done.keyed == parquet_footer.read(store, KEY).segment.keyed == counts
     assert (done.min_timestamp, done.max_timestamp) == (0, max(each.max_timestamp for each in entries))
     assert index.read(store, KEY) == entries
-    transfer.copy_segment(store, other, KEY, done)
+    transfer.copy(store, other, KEY, done)
     assert other.read(KEY) == store.read(KEY)
     other.delete(f"{KEY}.index")
-    assert transfer.check_segment(other, KEY, done)
+    assert transfer.check(other, KEY, done)
     assert other.read(f"{KEY}.index") == store.read(f"{KEY}.index"), "it is made from the file alone"
 
 

@@ -55,7 +55,7 @@ def test_every_row_is_read_back_at_its_offset_and_the_file_alone_makes_the_index
     written = store.read(f"{KEY}.index")
     assert segment.index_is_right(store, KEY, entries)
     store.delete(f"{KEY}.index")
-    assert transfer.check_segment(store, KEY, done)
+    assert transfer.check(store, KEY, done)
     assert store.read(f"{KEY}.index") == written
 
 

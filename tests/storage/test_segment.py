@@ -66,7 +66,7 @@ def test_every_row_is_read_back_at_its_offset_and_the_index_is_made_from_the_log
     assert done.log_bytes == store.size(f"{KEY}.log")
     written = store.read(f"{KEY}.index")
     store.delete(f"{KEY}.index")
-    assert transfer.check_segment(store, KEY, done)
+    assert transfer.check(store, KEY, done)
     assert store.read(f"{KEY}.index") == written
 
 
@@ -116,7 +116,7 @@ def test_an_index_is_not_made_from_a_damaged_log(memory, end):
     memory.put(f"{KEY}.log", memory.read(f"{KEY}.log")[:end])
     memory.delete(f"{KEY}.index")
     with pytest.raises(CorruptObject):
-        transfer.check_segment(memory, KEY, done)
+        transfer.check(memory, KEY, done)
     assert list(memory.list("")) == [f"{KEY}.log"]
 
 
@@ -131,7 +131,7 @@ def test_files_with_the_bytes_of_another_segment_of_the_same_rows_are_refused_by
         lambda: index.first_reaching(memory, other, 0),
         lambda: segment.scan(memory, other),
         lambda: segment.epochs_of(memory, other),
-        lambda: transfer.check_segment(memory, other, expected),
+        lambda: transfer.check(memory, other, expected),
     ):
         with pytest.raises(CorruptObject, match="was written as"):
             read()

@@ -56,16 +56,16 @@ def write_keyed(store, chunks=SMALL):
 
 
 class Kind:
-    """A kind of file, how it is copied and checked, and its keys, of which the source is asked for the first."""
+    """A kind of file, and its keys, of which the source is asked for the first."""
 
-    def __init__(self, write, copy, check, *keys):
-        self.write, self.copy_of, self.check_of, self.keys = write, copy, check, keys
+    def __init__(self, write, *keys):
+        self.write, self.keys = write, keys
 
     def copy(self, source, target, expected, moved=bool):
-        self.copy_of(source, target, self.keys[0].removesuffix(".log"), expected, moved)
+        transfer.copy(source, target, self.keys[0].removesuffix(".log"), expected, moved)
 
     def check(self, store, expected):
-        self.check_of(store, self.keys[0].removesuffix(".log"), expected)
+        transfer.check(store, self.keys[0].removesuffix(".log"), expected)
 
 
 def write_parquet(store, chunks=SMALL):
@@ -75,14 +75,13 @@ def write_parquet(store, chunks=SMALL):
     return writer.close()
 
 
-OF_SEGMENTS = transfer.copy_segment, transfer.check_segment
 OF_PARQUET = f"{SEGMENT}.parquet", f"{SEGMENT}.parquet.index"
 SEGMENTS = {
-    "segment": Kind(write_segment, *OF_SEGMENTS, f"{SEGMENT}.log", f"{SEGMENT}.index"),
-    "Parquet segment": Kind(write_parquet, *OF_SEGMENTS, *OF_PARQUET),
-    "keyed segment": Kind(write_keyed, *OF_SEGMENTS, *OF_PARQUET),
+    "segment": Kind(write_segment, f"{SEGMENT}.log", f"{SEGMENT}.index"),
+    "Parquet segment": Kind(write_parquet, *OF_PARQUET),
+    "keyed segment": Kind(write_keyed, *OF_PARQUET),
 }
-KINDS = {"append file": Kind(write_file, transfer.copy_append_file, transfer.check_append_file, FILE), **SEGMENTS}
+KINDS = {"append file": Kind(write_file, FILE), **SEGMENTS}
 each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 each_segment = pytest.mark.parametrize("kind", SEGMENTS.values(), ids=SEGMENTS)
 
@@ -154,12 +153,12 @@ def test_an_intact_but_other_chunk_is_noticed(source):
     other, target = MemoryStore("the source"), MemoryStore()
     write_file(other, [[b"a", b"x"], *SMALL[1:]])
     with pytest.raises(CorruptObject, match="at byte 0 is damaged: it is another chunk than the journal says"):
-        transfer.copy_append_file(other, target, FILE, expected)
+        transfer.copy(other, target, FILE, expected)
     moved = msgspec.structs.replace(expected[-1], position=expected[-1].position + 64)
     with pytest.raises(CorruptObject, match=f"at byte {moved.position} is damaged: no chunk begins"):
-        transfer.copy_append_file(source, target, FILE, [moved])
+        transfer.copy(source, target, FILE, [moved])
     assert not transfer.has_object(target, FILE)
-    transfer.copy_append_file(source, target, FILE, expected[1:2])
+    transfer.copy(source, target, FILE, expected[1:2])
     assert target.read(FILE) == source.read(FILE), "it is copied whole if the journal names a part"
     assert transfer.has_object(target, FILE)
 
@@ -213,11 +212,11 @@ class Failing(MemoryStore):
 def test_a_copy_cut_before_the_log_had_its_name_is_made_by_the_next_attempt(source):
     expected, target = write_segment(source), Failing()
     with pytest.raises(StoreUnavailable):
-        transfer.copy_segment(source, target, SEGMENT, expected)
+        transfer.copy(source, target, SEGMENT, expected)
     assert there(target) == [f"{SEGMENT}.index"]
     target.ending = "nothing"
-    transfer.copy_segment(source, target, SEGMENT, expected)
-    transfer.check_segment(target, SEGMENT, expected)
+    transfer.copy(source, target, SEGMENT, expected)
+    transfer.check(target, SEGMENT, expected)
 
 
 @each_segment
@@ -236,7 +235,7 @@ def test_a_segment_of_the_same_rows_in_the_place_of_another_is_refused(kind, sou
     for key in kind.keys:
         source.create(key.replace("abc", "abd"), source.read(key))
     other = kind.keys[0].replace("abc", "abd").removesuffix(".log")
-    for read in (segment.scan, segment.epochs_of, lambda *at: transfer.check_segment(*at, expected)):
+    for read in (segment.scan, segment.epochs_of, lambda *at: transfer.check(*at, expected)):
         with pytest.raises(CorruptObject, match="was written as"):
             read(source, other)
 
@@ -260,6 +259,6 @@ def test_to_check_a_segment_mends_its_index_and_a_wrong_one_of_the_source_is_not
         if wrong is not None:
             source.create(f"{SEGMENT}.index", wrong)
         target = MemoryStore()
-        transfer.copy_segment(source, target, SEGMENT, expected)
-        transfer.check_segment(source, SEGMENT, expected)
+        transfer.copy(source, target, SEGMENT, expected)
+        transfer.check(source, SEGMENT, expected)
         assert source.read(f"{SEGMENT}.index") == target.read(f"{SEGMENT}.index") == right

@@ -148,7 +148,7 @@ def faults_of(
     for node, store in stores.items():
         source = store if is_second else ReadAhead(store)
         if file.segment is None:
-            rows = _bad_chunks(source, file, state, schemas, moved)
+            rows = _bad_chunks(store, source, file, state, schemas, moved)
             found += [Fault(node, file, rows)] if rows else []
             continue
         (of_all,) = rows_of(state, file)
@@ -312,7 +312,12 @@ def _of_holders(state: Topic, file: ReplicaFile, stores: Mapping[NodeId, Store])
 
 
 def _bad_chunks(
-    store: Readable, file: ReplicaFile, state: Topic, schemas: Sequence[pa.Schema], moved: Callable[[int], object]
+    store: Store,
+    source: Readable,
+    file: ReplicaFile,
+    state: Topic,
+    schemas: Sequence[pa.Schema],
+    moved: Callable[[int], object],
 ) -> tuple[BadRows, ...]:
     """Return the rows of an append file that cannot be read.
 
@@ -322,14 +327,14 @@ def _bad_chunks(
     for place in sorted(file.places, key=lambda each: each.position):
         chunks = state.partitions[place.partition].chunks
         try:
-            append_file.read_chunk(store, file.key, place, schemas, "the chunk")
+            append_file.read_chunk(source, file.key, place, schemas, "the chunk")
         except LogError as error:
             ref = next(each for each in chunks if (each.file, each.position) == (file.number, place.position))
             found.append(BadRows(place.partition, ref.base_offset, ref.end_offset, error.message))
         moved(place.length)
     try:
-        if not found and store.size(file.key) > bytes_of(file):
-            transfer.check_append_file(store, file.key, file.places)
+        if not found and source.size(file.key) > bytes_of(file):
+            transfer.check(store, file.key, file.places)
     except LogError as error:
         found = [msgspec.structs.replace(each, why=error.message) for each in rows_of(state, file)]
     return tuple(found)

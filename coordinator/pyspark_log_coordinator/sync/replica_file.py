@@ -23,7 +23,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     is_node_failure,
 )
-from pyspark_log_storage.files.row_files import StagedChunk
+from pyspark_log_storage.files.row_files import SegmentFile, StagedChunk
 from pyspark_log_storage.segments import transfer
 from pyspark_log_storage.segments.transfer import has_object
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
@@ -57,6 +57,11 @@ class ReplicaFile(msgspec.Struct, frozen=True):
     def stored_key(self) -> str:
         """The key of the object that has the rows."""
         return self.key if self.segment is None else layout.segment_file(self.key)
+
+    @property
+    def expected(self) -> SegmentFile | tuple[StagedChunk, ...]:
+        """What the journal says of the contents."""
+        return self.places if self.segment is None else self.segment.file
 
     @property
     def partitions(self) -> frozenset[int]:
@@ -144,20 +149,7 @@ def check(
 
     A `dry_run` leaves the index as it is. Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
-    if file.segment is None:
-        transfer.check_append_file(store, file.key, file.places, moved)
-        return False
-    return transfer.check_segment(store, file.key, file.segment.file, moved, dry_run=dry_run)
-
-
-def copy(
-    source: Store, target: Store, file: ReplicaFile, moved: Callable[[int], object] = lambda _: None, *, replace: bool
-) -> None:
-    """Copy a file from store to store; with `replace`, in place of a damaged copy. Raises as `check` does."""
-    if file.segment is None:
-        transfer.copy_append_file(source, target, file.key, file.places, moved, replace=replace)
-    else:
-        transfer.copy_segment(source, target, file.key, file.segment.file, moved, replace=replace)
+    return transfer.check(store, file.key, file.expected, moved, dry_run=dry_run)
 
 
 def copy_from_first(
@@ -182,7 +174,9 @@ def copy_from_first(
             damaged.append(source)
 
     try:
-        first_readable(sources, lambda source: copy(source, target, file, moved, replace=replace), note)
+        first_readable(
+            sources, lambda source: transfer.copy(source, target, file.key, file.expected, moved, replace=replace), note
+        )
     except AllCopiesFailed as failed:
         names = named({each.node for each in file.holders})
         message = f"{file.key} cannot be copied: none of its holders ({names}) is reachable; bring one back"

@@ -1,6 +1,7 @@
 """A row group of a Parquet segment: read by its bytes and the segment's footer, without the rest of the file.
 
-The bytes are checked before Arrow decodes them, as those of a chunk are, and the rows after.
+The bytes are checked before Arrow decodes them, as those of a chunk are, and the rows after. A scan checks all row
+groups, without a journal or an index.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pyspark_log_storage.parquet import parquet_footer
 from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import StagedChunk
@@ -72,6 +73,30 @@ def read_bytes(store: Readable, key: str, place: StagedChunk, where: str) -> byt
     if google_crc32c.value(data) != place.crc:
         raise CorruptObject(where, "its checksum does not match its bytes")
     return data
+
+
+def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> Iterator[IndexEntry]:
+    """Yield the entry of each row group of the .parquet at `key`, after checking its bytes.
+
+    With `schemas` a row group also counts as damaged if its rows cannot be decoded. Keeps one row group in memory.
+    Raises `CorruptObject` at the first damaged one; if the footer is damaged that is before the first.
+    """
+    footer = parquet_footer.read(store, key)
+    name = f"segment {store.url}/{key}"
+    check_begin(store, key, name)
+    for entry in footer.entries:
+        if schemas is None:
+            read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
+        else:
+            read_by(store, key, footer, entry, schemas)
+        yield entry
+
+
+@rereads
+def check_begin(store: Readable, key: str, name: str) -> None:
+    """Raise `CorruptObject` unless a file begins as Parquet does."""
+    if store.read(key, 0, len(parquet_footer.MAGIC)) != parquet_footer.MAGIC:
+        raise CorruptObject(name, f"it does not begin with {parquet_footer.MAGIC!r}")
 
 
 def _decode(

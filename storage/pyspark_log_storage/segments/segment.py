@@ -132,9 +132,9 @@ def entries(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = Non
     `CorruptObject` at the first damaged one, `NewerFormat`, `StoreError`.
     """
     if layout.is_parquet(key):
-        from pyspark_log_storage.parquet import parquet_scan
+        from pyspark_log_storage.parquet import row_group
 
-        yield from parquet_scan.scan(store, key, schemas)
+        yield from row_group.scan(store, key, schemas)
     else:
         yield from (entry for entry, _, _ in chunks(store, key, schemas))
 

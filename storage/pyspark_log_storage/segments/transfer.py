@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.files import append_file, index
+from pyspark_log_storage.files.row_files import SegmentFile
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.failover import rereads
 from pyspark_log_storage.stores.read_ahead import ReadAhead
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_log_storage.files.index import IndexEntry
-    from pyspark_log_storage.files.row_files import SegmentFile, StagedChunk
-    from pyspark_log_storage.stores.store import ObjectWriter, Readable, Store
+    from pyspark_log_storage.files.row_files import StagedChunk
+    from pyspark_log_storage.stores.store import Readable, Store
 
 
 def has_object(store: Store, key: str) -> bool:
@@ -39,85 +40,62 @@ def has_object(store: Store, key: str) -> bool:
 
 
 @rereads
-def copy_append_file(
+def copy(
     source: Store,
     target: Store,
     key: str,
-    places: Sequence[StagedChunk],
+    what: SegmentFile | Sequence[StagedChunk],
     moved: Callable[[int], object] = lambda _: None,
     *,
     replace: bool = False,
 ) -> None:
-    """Copy the append file at `key`. `places` are the chunks that the journal names in it.
+    """Copy the segment at `key`, or the append file, of which the journal names some chunks.
 
     The target must not exist, unless it is to `replace` a damaged copy. `moved` is called with the number of bytes
     after each piece; it may wait. Raises `CorruptObject` and `NewerFormat` for the source, `StoreError` for either.
     """
-    with _published(target.open_write(key, replace=replace)) as writer:
-        for piece in _append_file(source, key, places):
-            writer.write(piece)
-            moved(len(piece))
-
-
-@rereads
-def check_append_file(
-    store: Readable, key: str, places: Sequence[StagedChunk], moved: Callable[[int], object] = lambda _: None
-) -> None:
-    """Check an append file as a copy would. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
-    for piece in _append_file(store, key, places):
-        moved(len(piece))
-
-
-@rereads
-def copy_segment(
-    source: Store,
-    target: Store,
-    key: str,
-    expected: SegmentFile,
-    moved: Callable[[int], object] = lambda _: None,
-    *,
-    replace: bool = False,
-) -> None:
-    """Copy the segment at `key`, which the journal describes as `expected`.
-
-    See `copy_append_file`.
-    """
     entries: list[IndexEntry] = []
-    with _published(target.open_write(layout.segment_file(key), replace=replace)) as writer:
-        for piece in _segment(source, key, expected, entries):
-            writer.write(piece)
-            moved(len(piece))
-        _put_index(target, key, entries)
-
-
-@rereads
-def check_segment(
-    store: Store,
-    key: str,
-    expected: SegmentFile,
-    moved: Callable[[int], object] = lambda _: None,
-    *,
-    dry_run: bool = False,
-) -> bool:
-    """Check a segment as a copy would. Rebuild its index if that is missing or damaged; return whether it was.
-
-    A `dry_run` leaves the index as it is. Raises `CorruptObject`, `NewerFormat`, `StoreError`.
-    """
-    entries: list[IndexEntry] = []
-    for piece in _segment(store, key, expected, entries):
-        moved(len(piece))
-    return not dry_run and _put_index(store, key, entries)
-
-
-@contextlib.contextmanager
-def _published(writer: ObjectWriter) -> Iterator[ObjectWriter]:
-    """Close the writer at the end, or discard its object after an error."""
+    stored_key = layout.segment_file(key) if isinstance(what, SegmentFile) else key
+    writer = target.open_write(stored_key, replace=replace)
     try:
-        yield writer
+        for piece in _pieces(source, key, what, entries):
+            writer.write(piece)
+            moved(len(piece))
+        if entries:
+            _put_index(target, key, entries)
         writer.close()
     except BaseException:
         writer.discard()
         raise
+
+
+@rereads
+def check(
+    store: Store,
+    key: str,
+    what: SegmentFile | Sequence[StagedChunk],
+    moved: Callable[[int], object] = lambda _: None,
+    *,
+    dry_run: bool = False,
+) -> bool:
+    """Check a file as a copy would. Rebuild a segment's index if that is missing or damaged; return whether it was.
+
+    A `dry_run` leaves the index as it is. Raises `CorruptObject`, `NewerFormat`, `StoreError`.
+    """
+    entries: list[IndexEntry] = []
+    for piece in _pieces(store, key, what, entries):
+        moved(len(piece))
+    return bool(entries) and not dry_run and _put_index(store, key, entries)
+
+
+def _pieces(
+    store: Readable, key: str, what: SegmentFile | Sequence[StagedChunk], entries: list[IndexEntry]
+) -> Iterator[bytes | pa.Buffer]:
+    """Yield the bytes of a file in pieces, checked, and add the entries of a segment's index to a list."""
+    if isinstance(what, SegmentFile):
+        yield from _segment(store, key, what, entries)
+    else:
+        yield from _append_file(store, key, what)
 
 
 def _put_index(store: Store, key: str, entries: Sequence[IndexEntry]) -> bool:
@@ -153,10 +131,7 @@ def _append_file(store: Readable, key: str, places: Sequence[StagedChunk]) -> It
 def _segment(
     store: Readable, key: str, expected: SegmentFile, entries: list[IndexEntry]
 ) -> Iterator[bytes | pa.Buffer]:
-    """Yield the bytes of a segment in pieces, checked, and add its entries to a list.
-
-    Raises `CorruptObject` if it is not the one that the journal names.
-    """
+    """Do what `_pieces` does. Raises `CorruptObject` if the segment is not the one that the journal names."""
     length = 0
     for piece in _parquet(store, key, expected, entries) if layout.is_parquet(key) else _log(store, key, entries):
         yield piece
@@ -186,13 +161,13 @@ def _log(store: Readable, key: str, entries: list[IndexEntry]) -> Iterator[bytes
 def _parquet(
     store: Readable, key: str, expected: SegmentFile, entries: list[IndexEntry]
 ) -> Iterator[bytes | pa.Buffer]:
-    from pyspark_log_storage.parquet import parquet_footer, parquet_scan, row_group
+    from pyspark_log_storage.parquet import parquet_footer, row_group
 
     footer, name = parquet_footer.read(store, key), f"segment {store.url}/{key}"
     if footer.segment.keyed != expected.keyed:
         detail = f"it has the counts {footer.segment.keyed}, where the journal says {expected.keyed}"
         raise CorruptObject(name, detail)
-    parquet_scan.check_begin(store, key, name)
+    row_group.check_begin(store, key, name)
     yield parquet_footer.MAGIC
     for entry in footer.entries:
         entries.append(entry)
