@@ -4,16 +4,14 @@
     0       4      magic b"PLCK"
     4       2      version, 1
     6       2      zero
-    8       4      length of the whole chunk in bytes, a multiple of 64
-    12      4      length of the body
-    16      4      rows
-    20      4      schema id: the number of one of the topic's schemas
-    24      8      smallest timestamp, microseconds since 1970
-    32      8      largest timestamp
-    40      20     zero
-    60      4      CRC-32C of the 60 bytes before, the body and the padding
+    8       4      length of the whole chunk in bytes
+    12      4      rows
+    16      4      schema id: the number of one of the topic's schemas
+    20      8      smallest timestamp, microseconds since 1970
+    28      8      largest timestamp
+    36      24     zero
+    60      4      CRC-32C of the 60 bytes before and the body
     64      ...    body: one Arrow IPC record batch message, without schema, without dictionaries
-    ...     0-63   zero padding, so that the next chunk begins aligned
 
 A chunk contains no offsets and does not depend on its position: copying a chunk means copying its bytes. Arrow has no
 checksum, so every read checks the CRC before Arrow sees the body, and the rows after (`batch_check`). Later versions
@@ -40,7 +38,6 @@ from pyspark_log_storage.files.row_files import Compression
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ALIGNMENT = 64
 HEADER_BYTES = 64
 CHUNK_BYTES = 8 * 1024 * 1024
 """The size of a full chunk before compression: one read, and one batch for Spark."""
@@ -51,7 +48,7 @@ _MAGIC = b"PLCK"
 _VERSION = 1
 _PREFIX = struct.Struct("<Ii")  # of an IPC message: a mark, the length of its metadata with padding
 _END_OF_STREAM_BYTES = 8
-_FIELDS = struct.Struct("<4sHHIIIIqq20x")
+_FIELDS = struct.Struct("<4sHHIIIqq24x")
 _CRC = struct.Struct("<I")
 _ARROW_ERRORS = (OSError, StopIteration, ValueError, IndexError, OverflowError, MemoryError)
 """Errors that Arrow raises for damaged bytes, besides its own exceptions."""
@@ -67,7 +64,6 @@ class Header(msgspec.Struct, frozen=True):
     """The first 64 bytes of a chunk. Lengths in bytes, timestamps in microseconds since 1970."""
 
     length: int
-    body_length: int
     rows: int
     schema_id: int
     min_timestamp: int
@@ -89,8 +85,7 @@ def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) ->
     """
     assert batch.num_rows > 0
     body = _serialize(batch, compression)
-    body_length = sum(map(len, body))
-    length = -(-(HEADER_BYTES + body_length) // ALIGNMENT) * ALIGNMENT
+    length = HEADER_BYTES + sum(map(len, body))
     if length > CHUNK_BYTES_MAX:
         raise InvalidRecord(
             f"{batch.num_rows} rows take {length} bytes, but a chunk holds at most {CHUNK_BYTES_MAX}; "
@@ -98,11 +93,10 @@ def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) ->
         )
     timestamps = np.asarray(batch.column("timestamp").view(pa.int64()))
     low, high = int(timestamps.min()), int(timestamps.max())
-    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, body_length, batch.num_rows, schema_id, low, high)
-    padding = bytes(length - HEADER_BYTES - body_length)
-    crc = _checksum(fields, *body, padding)
-    header = Header(length, body_length, batch.num_rows, schema_id, low, high, crc)
-    return header, (fields, _CRC.pack(crc), *body, padding)
+    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, batch.num_rows, schema_id, low, high)
+    crc = _checksum(fields, *body)
+    header = Header(length, batch.num_rows, schema_id, low, high, crc)
+    return header, (fields, _CRC.pack(crc), *body)
 
 
 def claimed_length(data: bytes, name: str) -> int:
@@ -131,12 +125,12 @@ def verify(data: pa.Buffer, name: str) -> Header:
     (crc,) = _CRC.unpack_from(head, _FIELDS.size)
     if crc != _checksum(head[: _FIELDS.size], data[HEADER_BYTES:]):
         raise CorruptObject(name, "its checksum does not match its bytes")
-    _, version, _, _, body_length, rows, schema_id, low, high = _FIELDS.unpack_from(head)
+    _, version, _, _, rows, schema_id, low, high = _FIELDS.unpack_from(head)
     if length != data.size:
         raise CorruptObject(name, f"it is {length} bytes long, but {data.size} were read")
     if version > _VERSION:
         raise NewerFormat(name, f"chunk format {version}, this version reads up to {_VERSION}")
-    return Header(length, body_length, rows, schema_id, low, high, crc)
+    return Header(length, rows, schema_id, low, high, crc)
 
 
 def decode(
@@ -151,7 +145,7 @@ def decode(
     """
     if header.schema_id >= len(schemas):
         raise CorruptObject(name, f"it names schema {header.schema_id}, and the topic has {len(schemas)}")
-    body = data[HEADER_BYTES:][: header.body_length]
+    body = data[HEADER_BYTES:]
     try:
         batch = _read(schemas[header.schema_id], body, _read_options(schemas[header.schema_id], columns))
         batch_check.check(batch)
