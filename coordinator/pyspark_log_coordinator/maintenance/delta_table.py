@@ -28,6 +28,7 @@ import json
 import uuid
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -44,11 +45,11 @@ from pyspark_log_storage.objects.node import require_marker
 from pyspark_log_storage.parquet.parquet_segment import file_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.log.reachable_stores import ReachableStores
-    from pyspark_log_coordinator.model.partition import NodeId, SegmentRef
+    from pyspark_log_coordinator.model.partition import NodeId, Partition, SegmentRef
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.stores.store import Store
 
@@ -116,7 +117,7 @@ def publish(  # noqa: PLR0913 -- what is published, where, and as of when
         known = table.transactions.get(topic_id, 0)
         if is_sound and known > entry:
             return False
-        wanted = heads(state, node, now) if state.config.is_compacted else content(state, node, now)
+        wanted = content(state, node, now)
         actions = changes(table, wanted, metadata, now)
         if is_sound and not actions and (known == entry or not is_noted):
             return False
@@ -131,25 +132,20 @@ def publish(  # noqa: PLR0913 -- what is published, where, and as of when
 
 
 def content(state: Topic, node: NodeId, now: int) -> dict[str, AddFile]:
-    """Return the files of a node's table, by path, of a topic that is not compacted."""
-    found = {}
-    for number, partition in enumerate(state.partitions):
-        for segment in partition.segments:
-            if not segment.is_parquet or not replicas.is_held(segment.holders, node):
-                break
-            found[f"{number}/{segment.name}"] = _file(number, segment, now)
-    return found
+    """Return the files of a node's table, by path."""
+    shown = _head if state.config.is_compacted else _parquet
+    found = ((number, each) for number, partition in enumerate(state.partitions) for each in shown(partition, node))
+    return {f"{number}/{each.name}": _file(number, each, now) for number, each in found}
 
 
-def heads(state: Topic, node: NodeId, now: int) -> dict[str, AddFile]:
-    """Return the files of a node's table, by path, of a compacted topic."""
-    found = {}
-    for number, partition in enumerate(state.partitions):
-        head = partition.keyed_segments
-        if all(replicas.is_held(each.holders, node) for each in head):
-            some = [each for each in head if each.keyed is not None and each.keyed.placeholder is None]
-            found.update({f"{number}/{each.name}": _file(number, each, now) for each in some})
-    return found
+def _parquet(partition: Partition, node: NodeId) -> Iterator[SegmentRef]:
+    return takewhile(lambda each: each.is_parquet and replicas.is_held(each.holders, node), partition.segments)
+
+
+def _head(partition: Partition, node: NodeId) -> Iterator[SegmentRef]:
+    head = partition.keyed_segments
+    if all(replicas.is_held(each.holders, node) for each in head):
+        yield from (each for each in head if each.keyed is not None and each.keyed.placeholder is None)
 
 
 def _file(number: int, segment: SegmentRef, now: int) -> AddFile:

@@ -23,7 +23,7 @@ with a UUID, compacted versions, checksums of versions.
 
 from __future__ import annotations
 
-import json
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 WRITER_FEATURE = "pysparkLogSegments"
 NTZ = "timestampNtz"
+_NTZ = re.compile(r'"(type|elementType|keyType|valueType)": *"timestamp_ntz"')
+"""A column of this type, in a schema in its JSON form, in which a quote in a name has a backslash before it."""
 PROTOCOL = Protocol(1, 7, writer_features=("appendOnly", "invariants", WRITER_FEATURE))
 """That of a table which needs nothing of its readers."""
 ENGINE = "pyspark_log"
@@ -177,24 +179,9 @@ def delete_versions(store: Store, folder: str, before: int) -> None:
 
 def protocol_of(metadata: Metadata) -> Protocol:
     """Return what a program must be able to do to read a table of these columns, or to write it."""
-    if not _has_ntz(metadata):
+    if not _NTZ.search(metadata.schema_string):
         return PROTOCOL
     return Protocol(3, 7, (NTZ,), ("appendOnly", "invariants", NTZ, WRITER_FEATURE))
-
-
-def _has_ntz(metadata: Metadata) -> bool:
-    """Return whether a column has the type timestamp_ntz, which engines refuse to read without its feature."""
-    return _has_type(json.loads(metadata.schema_string), "timestamp_ntz")
-
-
-def _has_type(node: object, name: str) -> bool:
-    """Return whether a part of a schema in its JSON form has a type somewhere."""
-    if isinstance(node, list):
-        return any(_has_type(each, name) for each in node)
-    if not isinstance(node, dict):
-        return False
-    types = ("type", "elementType", "keyType", "valueType")
-    return any((key in types and each == name) or _has_type(each, name) for key, each in node.items())
 
 
 def log_of(folder: str) -> str:

@@ -90,7 +90,7 @@ class BucketStore:
             self.call("put_object", key, body, sent=len(body), create=True, nonce=nonce)
         except Occupied as found:
             try:
-                if self.connection().tells_nonces:
+                if self.connection().is_s3:
                     return bool(self.call("head_object", key).nonce == nonce)
                 return (found.doubtful or alone) and self.read(key, 0, len(body) + 1) == body
             except StoreError as error:
@@ -166,7 +166,7 @@ class BucketStore:
     def clock_ms(self) -> int | None:
         """Return the server's time, or when an object that was just written was modified; None if that is not told."""
         key = layout.MARKER  # any object that there is
-        if not self.connection().tells_time:
+        if not self.connection().is_s3:
             key = _CLOCK
             self.call("put_object", key, b"")
         found: int | None = self.call("head_object", key).time_ms
@@ -179,7 +179,7 @@ class BucketStore:
         part. Uploads of other names are somebody else's: a log may be at the root of a bucket that others use.
         """
         found: list[str] = []
-        more: Any = self.connection().takes_parts
+        more: Any = self.connection().is_s3
         while more:
             uploads, more = self.call("list_multipart_uploads", "", None if more is True else more)
             for path, upload, seconds in uploads:
@@ -271,7 +271,7 @@ class BucketWriter:
     def _send(self) -> None:
         """Add what has been gathered to the large object."""
         if self._large is None:
-            kind = Parts if self._store.connection().takes_parts else Spool
+            kind = Parts if self._store.connection().is_s3 else Spool
             self._large = kind(self._store, self._key, replace=self._replace)
         body, self._buffer = bytes(self._buffer), bytearray()
         self._large.add(body)

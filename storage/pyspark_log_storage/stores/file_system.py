@@ -130,12 +130,11 @@ class FileSystem:
 
     server = "the server"
     """Its name in messages."""
-    tells_nonces = False
-    """Whether the server keeps a nonce with an object that is created, and so tells who created it."""
-    tells_time = False
-    """Whether each `head_object` has the server's time."""
-    takes_parts = False
-    """Whether a large object may be sent in parts: the operations of `s3.S3` with "part" in their names."""
+    is_s3 = False
+    """Whether the server keeps a nonce with an object, which tells who created it, and `head_object` has its time.
+
+    Then a large object may be sent in parts, too: by the operations of `s3.S3` with "part" in their names.
+    """
 
     def __init__(self, scheme: str, kind: type[Any], options: Mapping[str, Any], url: str) -> None:
         """Raises `InvalidOption`, `StoreError`, without the options' values."""

@@ -70,7 +70,7 @@ _RIGHTS = {
 class S3(FileSystem):
     """Calls methods of S3, from any thread of this process."""
 
-    tells_nonces = tells_time = takes_parts = True
+    is_s3 = True
 
     def _settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
         for name in options:
