@@ -25,7 +25,6 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.files.row_files import SegmentFile, StagedChunk
 from pyspark_log_storage.segments import transfer
-from pyspark_log_storage.segments.transfer import has_object
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
@@ -191,7 +190,7 @@ def is_of_store(error: LogError, store: Store) -> bool:
 
 def is_stored(store: Store, file: ReplicaFile) -> bool:
     """Return whether a store has a copy of a file, whole or damaged."""
-    return has_object(store, file.stored_key)
+    return store.exists(file.stored_key)
 
 
 def of_segment(state: Topic, partition: int, ref: SegmentRef) -> ReplicaFile:
@@ -261,7 +260,7 @@ def has_newest(handle: TopicHandle, node: NodeId) -> bool:
 
 def _is_there(handle: TopicHandle, node: NodeId, key: str) -> bool:
     try:
-        return has_object(handle.log.node_store(node), f"{layout.topic_folder(handle.name, handle.topic_id)}{key}")
+        return handle.log.node_store(node).exists(f"{layout.topic_folder(handle.name, handle.topic_id)}{key}")
     except LogError as error:
         if isinstance(error, StoreError) and not is_node_failure(error):
             raise

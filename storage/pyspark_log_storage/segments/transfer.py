@@ -13,7 +13,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable
+from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
 from pyspark_log_storage.files import append_file, index
 from pyspark_log_storage.files.row_files import SegmentFile
 from pyspark_log_storage.segments import segment
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import StagedChunk
     from pyspark_log_storage.stores.store import Readable, Store
-
-
-def has_object(store: Store, key: str) -> bool:
-    """Return whether the object exists."""
-    try:
-        store.size(key)
-    except ObjectMissing:
-        return False
-    return True
 
 
 @rereads

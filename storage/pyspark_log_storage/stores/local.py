@@ -105,8 +105,11 @@ class LocalStore:
             return self.publish(temporary, key)
 
     def exists(self, key: str) -> bool:
-        with _errors(self.url, key):
-            return os.access(self._path(key), os.F_OK)
+        try:
+            self.size(key)
+        except ObjectMissing:
+            return False
+        return True
 
     def create_unflushed(self, key: str, data: bytes) -> bool:
         with _errors(self.url, key):

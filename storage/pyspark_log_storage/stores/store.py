@@ -63,10 +63,7 @@ class Store(Readable, Protocol):
         """
 
     def exists(self, key: str) -> bool:
-        """Return whether the object exists, without the cost of a failed read.
-
-        May return False if the store cannot tell, so use it only for an object that is optional.
-        """
+        """Return whether the object exists, without the cost of a read."""
 
     def create_unflushed(self, key: str, data: bytes) -> bool:
         """Create an object unless the key exists, neither atomically nor durably. Return whether this call did.
