@@ -65,7 +65,6 @@ _BACKUP = re.compile(rf"{BACKUPS}({_NUMBER})")
 
 
 def backup(n: int) -> str:
-    """Return the key of a backup."""
     return f"{BACKUPS}{number(n)}"
 
 
@@ -119,7 +118,6 @@ def is_born_name(name: str) -> bool:
 
 
 def is_segment_file(name: str) -> bool:
-    """Return whether `name` is the name of one of a segment's two files."""
     return _SEGMENT_FILE.fullmatch(name) is not None
 
 
@@ -174,17 +172,14 @@ def name_of(key: str) -> str:
 
 
 def topic_folder(topic: str, topic_id: str) -> str:
-    """Return the folder of a topic id."""
     return f"{TOPICS}{topic}/{topic_id}/"
 
 
 def topic_journal(topic: str, topic_id: str) -> str:
-    """Return the folder of the topic's journal."""
     return f"{topic_folder(topic, topic_id)}journal/"
 
 
 def group_journal(journal_id: str) -> str:
-    """Return the folder of a group's journal."""
     return f"{GROUPS}{journal_id}/journal/"
 
 
@@ -194,7 +189,6 @@ def heartbeats(journal_id: str) -> str:
 
 
 def heartbeat(member_id: str, count: int) -> str:
-    """Return the name of a heartbeat of a member."""
     return f"{member_id}.{count}"
 
 
@@ -220,12 +214,10 @@ def answers(journal: str) -> str:
 
 
 def append_file(topic: str, topic_id: str, name: str) -> str:
-    """Return the key of an append file."""
     return f"{append_files(topic, topic_id)}{name}"
 
 
 def append_files(topic: str, topic_id: str) -> str:
-    """Return the folder of a topic's append files."""
     return f"{topic_folder(topic, topic_id)}append/"
 
 

@@ -36,7 +36,6 @@ def check_topic(name: str) -> None:
 
 
 def is_topic(name: str) -> bool:
-    """Return whether `check_topic` accepts `name`."""
     try:
         check_topic(name)
     except InvalidName:

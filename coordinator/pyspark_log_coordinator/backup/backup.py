@@ -55,8 +55,6 @@ OPTION = "target"
 
 
 class Copied(msgspec.Struct):
-    """What was copied."""
-
     files: int = 0
     bytes: int = 0
 

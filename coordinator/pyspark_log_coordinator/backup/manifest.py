@@ -61,7 +61,6 @@ _decoder = msgspec.msgpack.Decoder(Backup)
 
 
 def encode(backup: Backup) -> bytes:
-    """Return the stored bytes."""
     return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(backup))
 
 

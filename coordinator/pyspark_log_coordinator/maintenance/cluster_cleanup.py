@@ -60,8 +60,6 @@ class DeletedTopic(msgspec.Struct, frozen=True):
 
 
 class ClusterCleanup(msgspec.Struct, frozen=True):
-    """What was deleted, or would be."""
-
     deleted_topics: tuple[DeletedTopic, ...]
     temporary_files: tuple[str, ...]
     trimmed: int

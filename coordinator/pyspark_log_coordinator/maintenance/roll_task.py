@@ -251,7 +251,6 @@ def _holders(stores: Mapping[NodeId, Store], work: RollTask, key: str) -> tuple[
 
 
 def _decode(rows: RollInput, work: RollTask, writer: ParquetSegmentWriter) -> None:
-    """Write the rows of every chunk."""
     for epoch, header, data, name in rows.chunks():
         writer.append(chunk.decode(data, header, work.schemas, name), header.schema_id, epoch)
 

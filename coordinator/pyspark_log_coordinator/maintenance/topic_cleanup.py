@@ -44,8 +44,6 @@ class ExpiredRows(msgspec.Struct, frozen=True):
 
 
 class TopicCleanup(msgspec.Struct, frozen=True):
-    """What was cleaned up."""
-
     deleted: int
     """Objects."""
     expired: tuple[ExpiredRows, ...]
@@ -184,7 +182,6 @@ def delete_files(handle: TopicHandle, nodes: ReachableStores, keys: Mapping[Node
 
 
 def all_orphans(handle: TopicHandle) -> dict[NodeId, list[str]]:
-    """Return the orphans on each reachable node."""
     handle.refresh()
     return reachable_nodes(handle.log).each(lambda _, store: orphans(store, handle))
 

@@ -82,12 +82,10 @@ class RollJob(msgspec.Struct, frozen=True):
 
     @property
     def base_offset(self) -> int:
-        """The first row's offset."""
         return (self.segments or self.chunks)[0].base_offset
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last row."""
         return (self.chunks or self.segments)[-1].end_offset
 
     @property
@@ -160,8 +158,6 @@ def plan(
 
 
 class _Limits(NamedTuple):
-    """What one job may do."""
-
     bytes: int
     tail_bytes: int
     """The same of a job that makes Parquet of a tail."""

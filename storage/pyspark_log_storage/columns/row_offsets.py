@@ -21,7 +21,6 @@ def offsets_from(offsets: Offsets, first: int) -> Offsets:
 
 
 def first_of(offsets: Offsets) -> int:
-    """Return the offset of the first row."""
     return offsets if isinstance(offsets, int) else int(offsets[0])
 
 

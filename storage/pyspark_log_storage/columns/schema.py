@@ -67,7 +67,6 @@ def is_typed(schema: pa.Schema) -> bool:
 
 
 def columns_of(schema: pa.Schema) -> pa.Schema:
-    """Return the user's columns of a typed topic's schema."""
     assert is_typed(schema)
     return pa.schema(list(schema)[:-1])
 

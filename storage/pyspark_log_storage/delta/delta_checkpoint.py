@@ -82,7 +82,6 @@ _SCHEMA = pa.schema(
 
 
 def encode(actions: Sequence[Action]) -> bytes:
-    """Return the bytes of a checkpoint with these actions."""
     sink = pa.BufferOutputStream()
     rows = pa.Table.from_pylist([msgspec.to_builtins(each) for each in actions], _SCHEMA)
     with pq.ParquetWriter(sink, _SCHEMA, compression="zstd", store_schema=False) as writer:

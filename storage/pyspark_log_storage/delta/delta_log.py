@@ -185,12 +185,10 @@ def protocol_of(metadata: Metadata) -> Protocol:
 
 
 def log_of(folder: str) -> str:
-    """Return the folder of a table's log."""
     return f"{folder}_delta_log/"
 
 
 def commit_key(folder: str, version: int) -> str:
-    """Return the key of a version."""
     return f"{log_of(folder)}{version:020d}{_COMMIT}"
 
 

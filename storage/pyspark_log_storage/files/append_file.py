@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 
 class AppendFileWriter:
-    """Writes one append file."""
-
     def __init__(self, writer: ObjectWriter) -> None:
         """`writer` writes the file to one store, or to several (`FanOutWriter`)."""
         self._writer = writer
@@ -51,11 +49,9 @@ class AppendFileWriter:
         self._position += header.length
 
     def close(self) -> None:
-        """Publish the file."""
         self._writer.close()
 
     def discard(self) -> None:
-        """Remove the unfinished file."""
         self._writer.discard()
 
 

@@ -45,7 +45,6 @@ _decoder = msgspec.json.Decoder(Marker)
 
 
 def encode(marker: Marker) -> bytes:
-    """Return the marker's stored bytes."""
     return seal(_MAGIC, _VERSION, msgspec.json.encode(marker))
 
 
@@ -57,7 +56,6 @@ def decode(data: bytes, name: str) -> Marker:
 
 @rereads
 def read_marker(store: Store) -> Marker | None:
-    """Return the store's marker, or None if it has none."""
     try:
         return decode(store.read(MARKER, 0, _BYTES_MAX), f"{store.url}/{MARKER}")
     except ObjectMissing:

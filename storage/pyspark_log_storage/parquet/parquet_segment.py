@@ -184,7 +184,6 @@ class ParquetSegmentWriter:
         )
 
     def discard(self) -> None:
-        """Remove the unfinished segment."""
         self._sink.hold()  # the Parquet writer writes its end when it is forgotten
         self._output.discard()
 
@@ -284,7 +283,6 @@ class _Sink:
         self.crc = 0
 
     def begin(self) -> None:
-        """Begin a row group."""
         self.crc = 0
 
     def hold(self) -> None:

@@ -93,7 +93,6 @@ class SegmentWriter:
         )
 
     def discard(self) -> None:
-        """Remove the unfinished segment."""
         self._writer.discard()
 
 
@@ -140,7 +139,6 @@ def entries(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = Non
 
 
 def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> list[IndexEntry]:
-    """Return all `entries`."""
     return list(entries(store, key, schemas))
 
 
@@ -169,7 +167,6 @@ def index_is_right(store: Store, key: str, found: Sequence[IndexEntry]) -> bool:
 
 
 def encode_header(key: str, base_offset: int, epochs: EpochStarts) -> bytes:
-    """Return the header of the .log of the segment at `key`."""
     sealed = seal(_MAGIC, _VERSION, msgspec.msgpack.encode((base_offset, epochs)), layout.name_of(key))
     assert len(sealed) <= HEADER_BYTES_MAX
     return _PREFIX.pack(_MAGIC, len(sealed)) + sealed

@@ -191,7 +191,6 @@ class BucketStore:
         return found
 
     def end_upload(self, key: str, upload: str) -> None:
-        """End an upload in parts, if it has not ended."""
         try:
             self.call("abort_multipart_upload", key, upload)
         except ObjectMissing:
@@ -202,7 +201,6 @@ class BucketStore:
         return result_of(self.start(operation, key, *arguments, **options))
 
     def start(self, operation: str, key: str, *arguments: Any, **options: Any) -> Future[Any]:
-        """Start an operation; see `call`."""
         return self.connection().start((self.url, key), operation, f"{self._base}{key}", *arguments, **options)
 
     def connection(self) -> FileSystem:
@@ -278,8 +276,6 @@ class BucketWriter:
 
 
 class Parts:
-    """An upload in parts."""
-
     def __init__(self, store: BucketStore, key: str, *, replace: bool) -> None:
         self._store, self._key, self._replace = store, key, replace
         self._nonce = uuid.uuid4().hex
@@ -290,7 +286,6 @@ class Parts:
 
     @property
     def part_bytes(self) -> int:
-        """The size of the next part."""
         return PART_BYTES * (1 + (len(self._etags) + len(self._pending)) // PARTS_OF_ONE_SIZE)
 
     def add(self, body: bytes) -> None:
@@ -347,7 +342,6 @@ class Parts:
         return StoreUnavailable(url, self._key, message)
 
     def discard(self) -> None:
-        """End the upload, unless it is complete."""
         for part in self._pending:
             part.cancel()
         if self._upload:
@@ -366,7 +360,6 @@ class Spool:
         self._size = 0
 
     def add(self, body: bytes) -> None:
-        """Append bytes to the file."""
         try:
             if self._file is None:
                 self._file = tempfile.NamedTemporaryFile(prefix="pyspark-log-")  # noqa: SIM115
@@ -401,7 +394,6 @@ class Spool:
         return True
 
     def discard(self) -> None:
-        """Delete the file."""
         if self._file is not None:
             with contextlib.suppress(OSError):  # what could not be flushed is not needed
                 self._file.close()

@@ -33,7 +33,6 @@ class PerProcess(Generic[T]):
         os.register_at_fork(after_in_child=self._start_afresh)
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the connection for a key, which is made if there is none."""
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:

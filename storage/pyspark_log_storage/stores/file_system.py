@@ -256,7 +256,6 @@ class FileSystem:
         await self._do("pipe_file", path, data, mode="create" if create else "overwrite")
 
     async def put_file(self, path: str, file: str, *, create: bool) -> None:
-        """Write the bytes of a local file as an object."""
         await self._do("put_file", file, path, mode="create" if create else "overwrite")
 
     async def get_object(self, path: str, start: int, end: int | None) -> bytes:
@@ -298,7 +297,6 @@ class FileSystem:
         return Page(objects, below)
 
     async def delete_object(self, path: str) -> None:
-        """Delete an object."""
         await self._do("rm_file", path)
 
     async def _do(self, method: str, *arguments: Any, **options: Any) -> Any:

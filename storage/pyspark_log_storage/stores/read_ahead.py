@@ -40,5 +40,4 @@ class ReadAhead:
         return self._data[begin : begin + length]
 
     def size(self, key: str) -> int:
-        """Return the object's length in bytes. Raises `ObjectMissing`."""
         return self._store.size(key)

@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 
 class Requests(NamedTuple):
-    """Requests of one operation, and their bytes."""
-
     number: int = 0
     sent: int = 0
     received: int = 0
@@ -39,17 +37,14 @@ class RequestCounts:
             self._found[operation] = Requests(before.number + 1, before.sent + sent, before.received + received)
 
     def by_operation(self) -> dict[str, Requests]:
-        """Return what was counted so far."""
         with self._lock:
             return dict(self._found)
 
     def total(self) -> Requests:
-        """Return the sum over all operations."""
         found = self.by_operation().values()
         return Requests(*(sum(numbers) for numbers in zip(*found, strict=True)))
 
     def clear(self) -> None:
-        """Count from nothing again."""
         with self._lock:
             self._found.clear()
 

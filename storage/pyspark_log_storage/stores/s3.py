@@ -149,7 +149,6 @@ class S3(FileSystem):
                 return Page(objects, below, more)
 
     async def create_multipart_upload(self, path: str, nonce: str) -> str:
-        """Begin an upload, and return its id."""
         answer = await self._send("create_multipart_upload", path, Metadata={NONCE: nonce})
         return str(answer["UploadId"])
 
@@ -166,7 +165,6 @@ class S3(FileSystem):
         await self._send("complete_multipart_upload", path, **given)
 
     async def abort_multipart_upload(self, path: str, upload: str) -> None:
-        """End an upload whose object is not wanted."""
         await self._send("abort_multipart_upload", path, UploadId=upload)
 
     async def list_multipart_uploads(self, path: str, more: Any) -> tuple[list[tuple[str, str, float]], Any]:
@@ -188,5 +186,4 @@ class S3(FileSystem):
 
 
 def _date_of(answer: Mapping[str, Any]) -> dt.datetime:
-    """Return the server's time."""
     return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])

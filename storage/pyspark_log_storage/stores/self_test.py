@@ -62,8 +62,6 @@ def check_condition(store: Store, nonce: str) -> None:
 
 
 class _SelfTest:
-    """One test of one store."""
-
     def __init__(self, store: Store, name: str) -> None:
         """`name` is what the keys of the test's objects begin with."""
         self._store = store
@@ -83,12 +81,10 @@ class _SelfTest:
         return [key for key in self._store.list(SELF_TEST, after) if key in self.keys]
 
     def delete(self) -> None:
-        """Delete the test's own objects."""
         for key in self.keys:
             self._store.delete(key)
 
     def is_missing(self, key: str) -> bool:
-        """Return whether the store has no such object."""
         try:
             self._store.read(key)
         except ObjectMissing:

@@ -134,7 +134,6 @@ def make_folder(store: object, prefix: str) -> None:
 
 
 def is_key(key: str) -> bool:
-    """Return whether `key` is a valid object key."""
     parts = key.split("/")
     return _NO_PARTS.isdisjoint(parts) and "\0" not in key and parts[0] != TEMPORARY
 

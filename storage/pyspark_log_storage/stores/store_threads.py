@@ -32,7 +32,6 @@ class Answer(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, store: Hashable, function: Callable[[], object], tag: Any) -> Answer:
-        """Make the call and return its answer."""
         try:
             return cls(store, tag, function(), None)
         except Exception as error:  # noqa: BLE001 -- raised again in the caller's thread
@@ -103,11 +102,9 @@ class _StoreThread(threading.Thread):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call has not ended."""
         return self._calls_ended < self._calls_started
 
     def call(self, function: Callable[[], Answer]) -> None:
-        """Queue a call."""
         self._calls_started += 1
         self._calls.put(function)
 
