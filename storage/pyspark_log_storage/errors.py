@@ -80,16 +80,12 @@ class InvalidInput(LogError):
 
 
 class InvalidOption(InvalidInput):
-    """An option is unknown, or its value cannot be used."""
-
     def __init__(self, option: str, message: str) -> None:
         super().__init__(message)
         self.option = option
 
 
 class InvalidName(InvalidInput):
-    """A name of a topic, a group or a node breaks Kafka's rules for names."""
-
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
         self.name = name
@@ -112,8 +108,6 @@ class NoCluster(LogError):
 
 
 class CopiedLog(LogError):
-    """The log was moved or copied to this address: it has recorded another one. Nothing was written."""
-
     def __init__(self, here: str, recorded: str) -> None:
         super().__init__(
             f"the log at {here} was moved, or is a copy: it has recorded the address {recorded}. If only its disk is "
@@ -126,8 +120,6 @@ class CopiedLog(LogError):
 
 
 class LogMoved(LogError):
-    """The journals were moved to other nodes, and this process knows the former ones. Nothing was written."""
-
     def __init__(self, journal: str) -> None:
         super().__init__(
             f"the {journal} has ended: the journals of this log were moved to other nodes. Start the query again, or "
@@ -137,16 +129,12 @@ class LogMoved(LogError):
 
 
 class UnknownTopic(LogError):
-    """The cluster has no topic of this name."""
-
     def __init__(self, topic: str, message: str) -> None:
         super().__init__(message)
         self.topic = topic
 
 
 class TopicExists(LogError):
-    """The cluster has a topic of this name already."""
-
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {topic!r} already exists; use it, choose another name, or delete it first")
         self.topic = topic
@@ -157,16 +145,12 @@ class DataLoss(LogError):
 
 
 class ProducerFenced(LogError):
-    """The producer belongs to another query, or this run of it was replaced by a newer one."""
-
     def __init__(self, producer: str, message: str) -> None:
         super().__init__(message)
         self.producer = producer
 
 
 class BatchMismatch(LogError):
-    """A batch was replayed with other rows, or its number is lower than the last one's."""
-
     def __init__(self, producer: str, batch: int, message: str) -> None:
         super().__init__(message)
         self.producer = producer
@@ -174,8 +158,6 @@ class BatchMismatch(LogError):
 
 
 class GroupError(LogError):
-    """A group refused a command."""
-
     def __init__(self, group: str, message: str) -> None:
         super().__init__(message)
         self.group = group
@@ -194,8 +176,6 @@ class RewindPending(GroupError):
 
 
 class MemberError(GroupError):
-    """A group refused a command of a member."""
-
     def __init__(self, group: str, member: str, message: str) -> None:
         super().__init__(group, message)
         self.member = member
@@ -206,8 +186,6 @@ class UnknownMember(MemberError):
 
 
 class IllegalGeneration(MemberError):
-    """The member acts in a generation that is not the group's."""
-
     def __init__(self, group: str, member: str, generation: int, message: str) -> None:
         super().__init__(group, member, message)
         self.generation = generation
@@ -218,14 +196,10 @@ class FencedInstance(MemberError):
 
 
 class RebalanceInProgress(MemberError):
-    """The group is between two generations. The same call may succeed when the rebalance is complete."""
-
     retriable = True
 
 
 class NotEnoughReplicas(LogError):
-    """Fewer replicas are in sync than the topic's min.insync.replicas requires."""
-
     retriable = True
 
 
@@ -234,8 +208,6 @@ class NotEnoughReplicasAfterAppend(NotEnoughReplicas):
 
 
 class CorruptObject(LogError):
-    """Stored bytes differ from those that were written."""
-
     def __init__(self, obj: str, detail: str) -> None:
         super().__init__(f"{obj} is damaged: {detail}; restore it from a replica or a backup")
         self.object = obj
@@ -247,8 +219,6 @@ class OutOfChain(CorruptObject):
 
 
 class NewerFormat(LogError):
-    """An object was written by a newer version of pyspark_log."""
-
     def __init__(self, obj: str, detail: str) -> None:
         super().__init__(
             f"{obj} was written by a newer version of pyspark_log ({detail}); upgrade this one, whose build "
@@ -263,16 +233,12 @@ class StaleFile(LogError):
 
 
 class UnknownVersion(LogError):
-    """A version of a topic that cannot be read."""
-
     def __init__(self, version: int, oldest: int, newest: int) -> None:
         super().__init__(f"there is no version {version}: versions {oldest} to {newest} are kept; choose one of these")
         self.version = version
 
 
 class BufferExhausted(LogError):
-    """The buffer of a Producer was full, or its log busy, for longer than max.block.ms. The row was not sent."""
-
     retriable = True
 
 
@@ -281,8 +247,6 @@ class OutcomeUnknown(LogError):
 
 
 class StoreError(LogError):
-    """A call to a store failed."""
-
     def __init__(self, url: str, key: str, message: str) -> None:
         super().__init__(message)
         self.url = url
@@ -290,8 +254,6 @@ class StoreError(LogError):
 
 
 class ObjectMissing(StoreError):
-    """There is no object at this key."""
-
     def __init__(self, url: str, key: str, rows: str = "") -> None:
         """`rows` names the rows that are in the object and that a reader needs."""
         message = f"there is no object {key!r} in {url}; was it deleted, or is another path mounted there?"
@@ -301,8 +263,6 @@ class ObjectMissing(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store did not answer, or answered with an I/O error. The same call may succeed later."""
-
     retriable = True
 
 
@@ -323,8 +283,6 @@ class NodeMissing(StoreError):
 
 
 class NodeAway(NodeMissing):
-    """The store has no marker, so its disk is not mounted or was wiped. The same call succeeds once it is mounted."""
-
     retriable = True
 
 
