@@ -13,14 +13,15 @@ that it was missing would wait for ever. `self_test` has tested what one user ca
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreError, StoreUnavailable, StoreUnfit
 from pyspark_log_storage.layout import SELF_TEST
+from pyspark_log_storage.stores.store_threads import StoreThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,24 +63,16 @@ def meet(store: Store, name: str, nonce: str, patience_seconds: float = PATIENCE
 
 def meet_oneself(stores: Sequence[Store], name: str, patience_seconds: float = PATIENCE_SECONDS) -> Meeting:
     """Be both users, with a store object each, which are of the same store. Raises what `meet` raises."""
-    found: dict[str, Meeting] = {}
-    errors: list[Exception] = []
-
-    def user(nonce: str, store: Store) -> None:
-        try:
-            found[nonce] = meet(store, name, nonce, patience_seconds)
-        except Exception as error:  # noqa: BLE001 -- raised below
-            errors.append(error)
-
-    threads = [threading.Thread(target=user, args=each, daemon=True) for each in zip("ab", stores, strict=True)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    if errors:
+    threads = StoreThreads("check")
+    for nonce, store in zip("ab", stores, strict=True):
+        threads.start(nonce, partial(meet, store, name, nonce, patience_seconds))
+    answers = [answer for _ in stores if (answer := threads.next(None))]
+    threads.end()
+    if errors := [each.error for each in answers if each.error is not None]:
         # If one user fails, the other waits for it in vain: that is not the reason.
         raise min(errors, key=lambda error: not isinstance(error, StoreUnfit))
-    return found["a"]
+    found: Meeting = answers[0].result
+    return found
 
 
 class _User:
