@@ -21,10 +21,9 @@ from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, OrphanFlo
 from pyspark_log_coordinator.segments.retention import ApplyRetention, LogStartMoved
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StoreError
-from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
@@ -195,27 +194,13 @@ def orphans(store: Store, handle: TopicHandle) -> list[str]:
     for number, partition in enumerate(state.partitions):
         for each in partition.segments:
             named |= set(_keys(handle, f"{number}/{each.name}"))
-    found = []
-    for part, keys in _by_part(store, folder, ("append", *map(str, range(len(state.partitions))))):
-        is_ours = layout.is_born_name if part == "append" else layout.is_segment_file
-        for key in keys:
-            name = key.removeprefix(f"{folder}{part}/")
-            if key not in named and is_ours(name) and layout.born_of(name.partition(".")[0]) < state.orphan_floor:
-                found.append(key)
-    return found
-
-
-def _by_part(store: Store, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield parts of a topic's folder and the keys in each; of an object store listed together, 1,000 by a request."""
-    if not is_object_store(store):
-        yield from ((part, store.list(f"{folder}{part}/")) for part in parts)
-        return
-    found: dict[str, list[str]] = {part: [] for part in parts}
+    found, partitions = [], set(map(str, range(len(state.partitions))))
     for key in store.list(folder):
-        part = key.removeprefix(folder).partition("/")[0]
-        if part in found:
-            found[part].append(key)
-    yield from found.items()
+        part, _, name = key.removeprefix(folder).partition("/")
+        is_ours = layout.is_born_name(name) if part == "append" else part in partitions and layout.is_segment_file(name)
+        if is_ours and key not in named and layout.born_of(name.partition(".")[0]) < state.orphan_floor:
+            found.append(key)
+    return found
 
 
 def _keys(handle: TopicHandle, name: str) -> list[str]:
