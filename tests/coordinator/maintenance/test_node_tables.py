@@ -9,7 +9,7 @@ from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.layout import topic_folder
-from tests.coordinator.audit.test_returned_node import elect_uncleanly
+from tests.coordinator.audit.test_node_recovery import elect_uncleanly
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 
 
