@@ -119,6 +119,14 @@ def test_a_node_removed_at_the_same_moment_is_noticed(topic, monkeypatch):
     assert reassigner.run(topic.handle).unfinished == ()
 
 
+def test_a_node_fenced_at_the_same_moment_is_fenced_in_the_topic(topic, monkeypatch):
+    fence_at_the_last_moment(topic, monkeypatch, FenceNode("3"))
+    reassigner.begin(topic.handle, THERE)
+    assert topic.handle.refresh().fenced == ("3",)
+    done = reassigner.run(topic.handle)
+    assert (done.unfinished, done.failures[0][:21]) == ((0, 1), "node '3' is fenced; u")
+
+
 @pytest.mark.parametrize(
     "act", [lambda h: reassigner.begin(h, THERE), lambda h: reassigner.add_partitions(h, 3, (("3", "4"),))]
 )
