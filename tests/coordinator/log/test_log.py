@@ -127,6 +127,14 @@ def test_a_process_that_loses_the_race_to_create_a_topic_takes_the_other_ones(lo
     assert log.ensure_topic("flights", 2).topic_id == others[0]
 
 
+def test_a_topic_without_a_journal_can_be_deleted(log, store):
+    store.refuse("topics/", times=1)
+    with pytest.raises(StoreRefused):
+        log.create_topic("flights", 2)
+    log.delete_topic("flights")
+    assert log.topics() == {}
+
+
 # Deletion
 
 
