@@ -71,3 +71,14 @@ def store(request):
 def moto_bucket(moto):
     """A bucket of moto's."""
     return moto.new_bucket()
+
+
+@pytest.fixture
+def aws(monkeypatch, tmp_path):
+    """A folder with the files of AWS. The credentials of the machine take no part."""
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "PROFILE", "ENDPOINT_URL", "DEFAULT_REGION"):
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    return tmp_path

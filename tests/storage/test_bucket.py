@@ -231,19 +231,16 @@ def test_an_occupied_key_whose_writer_is_not_told_stays_in_doubt(kind, monkeypat
         store.create("a/b", b"second")
 
 
-def test_credentials_that_were_refused_are_read_again(server, store, monkeypatch, tmp_path):
+def test_credentials_that_were_refused_are_read_again(server, store, aws):
     """A running process gets to know the renewed keys in a file."""
     options = server.options
     text = "[default]\naws_access_key_id = {}\naws_secret_access_key = {}\n"
-    (tmp_path / "credentials").write_text(text.format(options["key"], options["secret"]))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
+    (aws / "credentials").write_text(text.format(options["key"], options["secret"]))
     link = BrokenLink(server.endpoint)
     others = {name: value for name, value in options.items() if name not in {"key", "secret"}}
     renewed = BucketStore(store.url, StorageOptions.given({**others, "endpoint_url": link.endpoint}))
     renewed.create("a/b", b"1")
-    (tmp_path / "credentials").write_text(text.format(options["key"], "renewed"))
+    (aws / "credentials").write_text(text.format(options["key"], "renewed"))
     link.instead = EXPIRED
     with contextlib.suppress(StoreRefused):  # a server that looks at the secret refuses the new one, too
         renewed.put("a/b", b"2")

@@ -28,6 +28,7 @@ from tests.servers.broken_link import BrokenLink
 from tests.support import fsspec_kinds
 
 SECRET = "canary-4711"
+pytestmark = pytest.mark.usefixtures("aws")
 
 
 def answer(status, code, more="", header=""):
@@ -37,16 +38,6 @@ def answer(status, code, more="", header=""):
 
 BY_GET, BY_HEAD = (lambda store: store.read("a/b")), (lambda store: store.size("a/b"))
 OTHER_REGION = "in another region, eu-south-2; set it with AWS_DEFAULT_REGION"
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch, tmp_path):
-    """Let no credentials of the machine take part."""
-    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "PROFILE", "ENDPOINT_URL", "DEFAULT_REGION"):
-        monkeypatch.delenv(f"AWS_{name}", raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
 def said(store, call=BY_GET):

@@ -58,20 +58,15 @@ print(json.dumps({"Version": 1, "AccessKeyId": "ASIAOFTHEPROGRAM", "SecretAccess
 
 
 @pytest.fixture
-def profiles(moto, monkeypatch, tmp_path):
-    """The files of AWS with the profiles, and STS at moto. The credentials of the machine take no part."""
-    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "PROFILE", "ENDPOINT_URL", "DEFAULT_REGION"):
-        monkeypatch.delenv(f"AWS_{name}", raising=False)
-    (tmp_path / "config").write_text(CONFIG.format(role=ROLE, python=sys.executable, folder=tmp_path))
-    (tmp_path / "credentials").write_text(
+def profiles(moto, monkeypatch, aws):
+    """The files of AWS with the profiles, and STS at moto."""
+    (aws / "config").write_text(CONFIG.format(role=ROLE, python=sys.executable, folder=aws))
+    (aws / "credentials").write_text(
         f"[base]\naws_access_key_id = {uuid.uuid4().hex}\naws_secret_access_key = {SECRET}\n"
     )
-    (tmp_path / "program.py").write_text(PROGRAM)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    (aws / "program.py").write_text(PROGRAM)
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", moto.endpoint)
-    return tmp_path
+    return aws
 
 
 @pytest.fixture
