@@ -33,7 +33,7 @@ try:
     from starlette.exceptions import HTTPException
     from starlette.middleware.gzip import GZipMiddleware
     from starlette.requests import ClientDisconnect
-    from starlette.responses import HTMLResponse, Response
+    from starlette.responses import HTMLResponse, RedirectResponse, Response
     from starlette.routing import Route
 except ImportError as missing:
     raise InvalidInput(
@@ -136,7 +136,7 @@ class Ui:
             Route("/groups", self._page("groups", content.groups)),
             Route("/queries", self._page("queries", content.queries, PATIENCE_SECONDS)),
             # A group's name may have a slash in it, a topic's may not.
-            Route("/groups/{group:path}/reset", self._reset, methods=["POST"]),
+            Route("/groups/{group:path}/reset", self._reset, methods=["GET", "POST"]),
             Route("/groups/{group:path}", self._page("group", content.group, OVERVIEW_SECONDS)),
             Route("/history", self._page("history", content.history, PATIENCE_SECONDS)),
             Route("/entries/cluster/{number:number}", self._entry("cluster")),
@@ -289,22 +289,31 @@ class Ui:
         return endpoint
 
     async def _reset(self, request: Request) -> Response:
-        """Show what a reset of a group's offsets would change, or carry out what was shown."""
+        """Show what a reset of a group's offsets would change, carry out what was shown, or show what was done."""
         group = request.path_params["group"]
+        page = f"{self.settings.root}/groups/{quote(group, safe='')}"
+        context = {"title": f"Reset {group}", "name": group, "nonce": ""}
+        if request.method != "POST":
+            done = self._plans.find(request.query_params.get("done", ""), group, is_done=True)
+            return RedirectResponse(page, 303) if done is None else await self._still("reset", context | {"plan": done})
         form = await _form(request)
         if not self.settings.allow_changes:
             return await self._error(403, "This page changes nothing; start it with --allow-changes.")
         if not is_own_form(request, form, self.secret, self.settings.hosts):
             return await self._error(403, "This form is not from this page, or older than it; open the page again.")
+        if "plan" not in form:
 
-        def act() -> dict[str, Any]:
-            context = {"title": f"Reset {group}", "name": group, "nonce": ""}
-            if "plan" in form:
-                return context | {"plan": reset.carry_out(self._open(), self._plans.take(form["plan"], group))}
-            plan = reset.planned(self._open(), group, form)
-            return context | {"plan": plan, "nonce": self._plans.add(plan)}
+            def plan() -> dict[str, Any]:
+                planned = reset.planned(self._open(), group, form)
+                return context | {"plan": planned, "nonce": self._plans.add(planned)}
 
-        return await self._once("reset", "rows", act)
+            return await self._once("reset", "rows", plan)
+        try:
+            taken = self._plans.take(form["plan"], group)
+            done = await self._in_thread("rows", lambda: reset.carry_out(self._open(), taken))
+        except LogError as error:
+            return await self._error(*content.failure(error))
+        return RedirectResponse(f"{page}/reset?done={self._plans.add(done)}", 303)
 
     async def _in_thread(self, thread: str, act: Callable[[], T]) -> T:
         """Return what a function returns in a thread of a kind: a slow read does not stop the looks."""

@@ -65,10 +65,15 @@ class Plans:
             self._plans.popitem(last=False)
         return name
 
+    def find(self, name: str, group: str, *, is_done: bool) -> Plan | None:
+        """Return a plan of a group that has been carried out, or has not."""
+        found = self._plans.get(name)
+        return found if found is not None and (found.group, found.is_done) == (group, is_done) else None
+
     def take(self, name: str, group: str) -> Plan:
         """Take away a plan of a group to carry it out. Raises `InvalidInput` if that was done before."""
-        found = self._plans.pop(name, None)
-        if found is None or found.group != group:
+        found = self._plans.pop(name, None) if self.find(name, group, is_done=False) is not None else None
+        if found is None:
             raise InvalidInput("this reset was carried out before, or its preview is too old; preview it again")
         return found
 

@@ -28,6 +28,9 @@ def test_offsets_are_reset_after_a_look_at_what_changes_and_a_member_appears_wit
     page.get_by_role("button", name="Reset the offsets").click()
     expect(page.get_by_role("status")).to_contain_text("done")
     assert offsets() == {0: 3, 1: 3}
+    cli.run("consume", "t", "--group", "g")
+    page.reload()
+    assert offsets() == {0: 5, 1: 5}, "a page that is loaded again changes nothing"
     page.goto("/groups/g")
     page.evaluate("window.same = true")
     expect(page.locator("main")).to_contain_text("The group has no members.")
