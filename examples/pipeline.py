@@ -1,6 +1,7 @@
 """A whole pipeline: orders become sums that a program serves, with a bug, a rewind and a lost disk on the way.
 
-docs/guides/pipeline.md walks through it. Optional argument: the folder of the disks.
+docs/guides/pipeline.md walks through it. Optional arguments: the folder of the disks, and `delta` if the session has
+Delta's jars: then all orders are archived, too.
 """
 
 import json
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -19,9 +21,10 @@ from pyspark.sql.functions import sum as total
 import pyspark_log
 from pyspark_log import Consumer, Producer
 
-folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
+folder, *profile = sys.argv[1:] or [tempfile.mkdtemp()]
 log = ",".join(f"{folder}/disk-{name}/log" for name in "abc")
-spark = pyspark_log.configure(SparkSession.builder).getOrCreate()
+builder = pyspark_log.configure(SparkSession.builder)
+spark = (pyspark_log.configure(builder, "delta") if profile else builder).getOrCreate()
 
 SHOPS = {"Graz": "at", "Linz": "at", "Lyon": "fr"}
 MINUTE = 60_000
@@ -141,3 +144,12 @@ for _, order, at in orders(900):
         each = json.loads(order)
         expected[f"{at // MINUTE * 60} {SHOPS[each['shop']]}"] += each["price"] * each["pieces"]
 assert served == expected, (served, expected)
+
+# 6. All orders are kept for good in a Delta table, and those of the last minute are deleted from the log later on.
+if profile:
+    table = f"{folder}/archive"
+    pyspark_log.archive(spark, log, "orders", table, local_retention=timedelta(minutes=1))
+    command("offsets", "orders")
+    everything = pyspark_log.read(spark, log, "orders", archive=table)
+    print(f"{everything.count()} orders, in the table and in the log")
+    assert everything.count() == 901
