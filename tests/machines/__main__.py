@@ -22,7 +22,7 @@ import msgspec
 from tests.history.checker import Violation, check
 from tests.history.events import Commit, Event, Poll, Send, read_history
 from tests.machines import hosts as machine
-from tests.machines.file_systems import Bucket, CephFS, Gluster, Shared
+from tests.machines.file_systems import DISK, Bucket, CephFS, Gluster, Shared
 from tests.machines.hosts import Host
 from tests.machines.programs import PARTITIONS, TOPIC, Measured
 from tests.machines.spark_cluster import SparkCluster, difference
@@ -32,6 +32,7 @@ HOSTS = 3
 COMMAND = str(Path(sys.executable).with_name("pyspark-log"))
 CALM_S = 5.0
 """So long nothing happens between two attacks."""
+HELD_S = 15.0
 RECOVERED_S = 120.0
 """So long it may take until each producer has an acknowledged row again after an attack."""
 END_S = 60.0
@@ -141,6 +142,19 @@ class Story:
         """A server is suspended for a time."""
         self.shared.stop_server()
 
+    def hung_mount(self) -> None:
+        """The mount of a host answers nothing for 15 s."""
+        host = self.hosts[1]
+        host.run("pkill", "-STOP", "-f", self.shared.client)
+        time.sleep(HELD_S)
+        host.run("pkill", "-CONT", "-f", self.shared.client)
+
+    def full(self) -> None:
+        """There is no space left for 15 s."""
+        self.shared.fill(is_full=True)
+        time.sleep(HELD_S)
+        self.shared.fill(is_full=False)
+
     def wrong_clock(self) -> None:
         """The clock of a host is two minutes ahead, and jumps back."""
         host = self.hosts[0]
@@ -154,7 +168,8 @@ class Story:
     def attacks(self) -> list[Callable[[], None]]:
         """Return what can be done here."""
         every = [self.cut_off_shortly, self.killed_host, self.lost_server, self.stopped_server]
-        return [*every, self.cut_off_for_long, self.wrong_clock]
+        mounts = [self.hung_mount] if self.shared.client else []
+        return [*every, *mounts, self.full, self.cut_off_for_long, self.wrong_clock]
 
     def attack(self, what: Callable[[], None]) -> tuple[float, float]:
         """Attack; return the longest time without an acknowledged row on the other hosts, and until all had one."""
@@ -228,6 +243,7 @@ def tell(kind: type[Gluster | CephFS], folder: Path, long_s: float, only: str, *
     folder.mkdir()
     hosts = [Host(number, kind.PRIVATE) for number in range(1, HOSTS + 2)]
     with ExitStack() as stack:
+        stack.enter_context(machine.small_disk(folder / DISK))
         stack.enter_context(machine.network(hosts))
         users = hosts[:HOSTS]
         shared: Shared = Gluster(users, folder) if kind is Gluster else kind(hosts[-1], folder)

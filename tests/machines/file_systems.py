@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -12,8 +13,11 @@ from typing import Protocol
 
 from tests.machines.hosts import Host
 
+DISK = "disk"
+"""The folder of a story that has little space, for what a server stores."""
 MOUNT = "/run/shared"
 """Where each host has the file system."""
+FILLED_AT_ONCE = 4096
 PATIENCE_S = 90
 STOPPED_SERVER_S = 15.0
 
@@ -26,6 +30,8 @@ class Shared(Protocol):
     """The address of the log."""
     checkpoint: str
     """Where Spark stores its checkpoint."""
+    client: str
+    """The program that mounts it in a host, as a pattern of `pkill`; "" for a bucket."""
 
     def start(self) -> None:
         """Start its servers. Raise `OSError` if that does not work."""
@@ -41,6 +47,9 @@ class Shared(Protocol):
 
     def stop_server(self) -> None:
         """Suspend a server for a time: it answers nothing, and no connection ends."""
+
+    def fill(self, *, is_full: bool) -> None:
+        """Let it have no space left, or space again."""
 
 
 def until_done(host: Host, *command: str) -> str:
@@ -66,6 +75,7 @@ class Gluster:
     def __init__(self, hosts: Sequence[Host], folder: Path) -> None:
         self.name, self._hosts, self._folder = "GlusterFS", hosts, folder
         self.root, self.checkpoint = f"{MOUNT}/log", f"{MOUNT}/checkpoint"
+        self.client = f"^/usr/sbin/glusterfs .*{MOUNT}$"
 
     def start(self) -> None:
         for host in self._hosts:
@@ -79,9 +89,9 @@ class Gluster:
             if time.monotonic() > deadline:
                 raise OSError("GlusterFS: the hosts do not find each other")
             time.sleep(0.1)
-        bricks = [f"{host.address}:{self._folder}/{host.name}/brick" for host in self._hosts]
+        bricks = [f"{host.address}:{self._folder}/{DISK}/{host.name}" for host in self._hosts]
         count = str(len(bricks))
-        first.run("gluster", "--mode=script", "volume", "create", "log", "replica", count, *bricks, "force")
+        until_done(first, "gluster", "--mode=script", "volume", "create", "log", "replica", count, *bricks, "force")
         for option, value in self.OPTIONS:
             first.run("gluster", "--mode=script", "volume", "set", "log", option, value)
         first.run("gluster", "--mode=script", "volume", "start", "log")
@@ -109,6 +119,15 @@ class Gluster:
         host.run("pkill", "-STOP", "-x", "glusterfsd")
         time.sleep(STOPPED_SERVER_S)
         host.run("pkill", "-CONT", "-x", "glusterfsd")
+
+    def fill(self, *, is_full: bool) -> None:
+        filler = self._folder / DISK / "filler"
+        if not is_full:
+            filler.unlink()
+            return
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(FILLED_AT_ONCE))
 
 
 _CEPH_CONF = """
@@ -218,6 +237,7 @@ class CephFS(_Ceph):
     def __init__(self, server: Host, folder: Path) -> None:
         super().__init__(server, folder)
         self.name, self.root, self.checkpoint = "CephFS", f"{MOUNT}/log", f"{MOUNT}/checkpoint"
+        self.client = "^ceph-fuse "
 
     def start(self) -> None:
         super().start()
@@ -234,6 +254,9 @@ class CephFS(_Ceph):
     def lose_server(self) -> None:
         self._restart("ceph-mds", "-i", "a")
 
+    def fill(self, *, is_full: bool) -> None:
+        self._ceph("osd", "pool", "set-quota", "data", "max_bytes", "1" if is_full else "0")
+
 
 class Bucket(_Ceph):
     """A bucket in Ceph's S3 server. Spark's checkpoint is on the disk of the driver's host, which survives the host."""
@@ -244,6 +267,7 @@ class Bucket(_Ceph):
     def __init__(self, server: Host, folder: Path) -> None:
         super().__init__(server, folder)
         self.name, self.root, self.checkpoint = "S3", "s3://shared/log", f"{folder}/checkpoint"
+        self.client = ""
         self._options = {"key": self.KEYS[0], "secret": self.KEYS[1], "endpoint_url": f"http://{server.address}:7480"}
 
     def start(self) -> None:
@@ -261,3 +285,9 @@ class Bucket(_Ceph):
 
     def lose_server(self) -> None:
         self._restart("radosgw", "-n", "client.rgw")
+
+    def fill(self, *, is_full: bool) -> None:
+        quota = ("radosgw-admin", "-c", self._conf, "quota")
+        scope = ("--quota-scope=user", "--uid=hosts")
+        self._server.run(*quota, "set", *scope, "--max-size=1" if is_full else "--max-size=-1")
+        self._server.run(*quota, "enable" if is_full else "disable", *scope)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 PROGRAMS = ("ip", "unshare", "nsenter", "mount")
 BRIDGE = "logbr0"
+SMALL_BYTES = 1 << 30
 SUBNET = "10.231.71"
 START_SECONDS = 10
 END_SECONDS = 60
@@ -140,6 +141,17 @@ class Host:
             self.kill()
         for what in (("link", "delete", f"v{self.name}"), ("netns", "delete", self.name)):
             subprocess.run(["ip", *what], check=False, capture_output=True)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """Have a disk of a gigabyte, which hosts that begin later have too."""
+    folder.mkdir()
+    run("mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tmpfs", str(folder))
+    try:
+        yield
+    finally:
+        run("umount", "--lazy", str(folder))
 
 
 @contextmanager
