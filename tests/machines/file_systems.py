@@ -238,6 +238,7 @@ class CephFS(_Ceph):
         super().__init__(server, folder)
         self.name, self.root, self.checkpoint = "CephFS", f"{MOUNT}/log", f"{MOUNT}/checkpoint"
         self.client = "^ceph-fuse "
+        self._mounted = server
 
     def start(self) -> None:
         super().start()
@@ -249,13 +250,16 @@ class CephFS(_Ceph):
     def mount(self, host: Host) -> None:
         host.run("mkdir", "-p", MOUNT)
         until_done(host, "ceph-fuse", "-c", self._conf, "--client-mountpoint=/", MOUNT)
+        self._mounted = host
         until_done(host, "mkdir", "-p", self.root)
 
     def lose_server(self) -> None:
         self._restart("ceph-mds", "-i", "a")
 
     def fill(self, *, is_full: bool) -> None:
-        self._ceph("osd", "pool", "set-quota", "data", "max_bytes", "1" if is_full else "0")
+        quota = b"1" if is_full else b"0"
+        setting = f"import os; os.setxattr({MOUNT!r}, 'ceph.quota.max_bytes', {quota!r})"
+        self._mounted.run(sys.executable, "-c", setting)
 
 
 class Bucket(_Ceph):
