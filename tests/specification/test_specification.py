@@ -19,7 +19,7 @@ from tests.support.plain_log import PlainLog
 
 SEEDS = (1, 6, 3)
 OPERATIONS = 1500
-MIGRATED = 47
+MIGRATED = 3
 
 
 @pytest.fixture(scope="module")

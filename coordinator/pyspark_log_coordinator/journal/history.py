@@ -115,8 +115,8 @@ def _fold(past: Replay[S, Any], journal: Journal[S, Any], number: int) -> list[S
             ahead = past.entries.read_several(past.number + 1, number)
         events = past.take_next(ahead.get(past.number + 1))
         steps.append(Step(past.number, events, past.state, past.time_ms))
-    if number == journal.number and past.last_hash != journal.last_hash:
-        raise OutOfChain(past.entries.name(number), "it is not the entry that is known to be the newest")
+    if past.number == journal.number and past.last_hash != journal.last_hash:
+        raise OutOfChain(past.entries.name(past.number), "it is not the entry that is known to be the newest")
     return steps
 
 

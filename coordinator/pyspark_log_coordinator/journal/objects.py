@@ -158,7 +158,7 @@ class Objects:
         self._place.require_majority(answers, f"the journal in {self._journal} cannot be read")
         urls = [each.url for each in self._place.stores]
         return [
-            Damage(urls[each.store], key, each.store, self._good(key), is_alone=self._place.certain)
+            Damage(urls[each.store], key, each.store, self._good(key, each.store), is_alone=self._place.certain)
             for each in answers
             if each.error is None
             for key in each.result
@@ -187,10 +187,11 @@ class Objects:
                 raise each.error
         return any(_results(answers))
 
-    def _good(self, key: str) -> bytes | None:
-        """Return the bytes that belong under a key, or None if the stores that answer do not tell."""
+    def _good(self, key: str, damaged: int) -> bytes | None:
+        """Return the bytes that belong under a key of a damaged store, or None if the others that answer do not tell."""
         answers = self._ask(lambda store: read_if_there(store, key), settled=self._place.is_majority)
-        copies = [data for data in _results(answers) if data is not None and is_whole(data, key)]
+        others = _results([each for each in answers if each.store != damaged])
+        copies = [data for data in others if data is not None and is_whole(data, key)]
         found = registers.parse(key.removeprefix(self._entries))
         if found is None:
             return next(iter(copies), None)

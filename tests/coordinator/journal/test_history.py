@@ -94,6 +94,15 @@ def test_a_history_trimmed_while_it_is_read_continues_after_the_gap(store):
     assert told == [*range(1, 13), *range(37, 51)], "what was read up to a snapshot is known to count"
 
 
+def test_a_history_whose_entries_were_all_trimmed_since_its_reader_looked_is_empty_and_no_damage(store):
+    fill(open_list(store), 2)
+    behind, journal = open_list(another(store)), open_list(store)
+    behind.refresh()
+    fill(journal, 48)
+    trimming.trim(journal)
+    assert list(history(behind, until=2)) == []
+
+
 @pytest.mark.parametrize("damaged", [1, 10, 30])
 def test_history_does_not_step_over_damage(store, damaged):
     journal = open_list(store)
