@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from pyspark.sql.types import DataType, IntegerType, LongType, ShortType, StringType, StructType
+from pyspark.sql.types import DataType, LongType, StringType, StructType
 
 from tests.support.pyspark_log import typed_frames
 
@@ -22,8 +22,8 @@ _MICROSECOND = timedelta(microseconds=1)
 class Column:
     """A function of a row, which is a dict; in `agg` of all rows."""
 
-    def __init__(self, of: Callable[[Any], Any], name: str = "", *, nulls_last: bool = False) -> None:
-        self.of, self.name, self.nulls_last = of, name, nulls_last
+    def __init__(self, of: Callable[[Any], Any], name: str = "") -> None:
+        self.of, self.name = of, name
 
     def _with(self, other: Column, function: Callable[[Any, Any], Any]) -> Column:
         def of(row: Any) -> Any:
@@ -38,12 +38,6 @@ class Column:
 
     def __ge__(self, other: Column) -> Column:
         return self._with(other, lambda one, two: one >= two)
-
-    def __gt__(self, other: Column) -> Column:
-        return self._with(other, lambda one, two: one > two)
-
-    def __le__(self, other: Column) -> Column:
-        return self._with(other, lambda one, two: one <= two)
 
     def __lt__(self, other: Column) -> Column:
         return self._with(other, lambda one, two: one < two)
@@ -63,22 +57,13 @@ class Column:
     def isNotNull(self) -> Column:  # noqa: N802
         return Column(lambda row: self.of(row) is not None)
 
-    def isin(self, values: list[Any]) -> Column:
-        return self.then(lambda value: value in values)
-
     def asc_nulls_first(self) -> Column:
         return self
-
-    def asc_nulls_last(self) -> Column:
-        return Column(self.of, self.name, nulls_last=True)
-
-    def alias(self, name: str) -> Column:
-        return Column(self.of, name)
 
     def cast(self, kind: str | DataType) -> Column:
         if kind == "string" or isinstance(kind, StringType):
             return self.then(str)
-        assert kind == "bigint" or isinstance(kind, (LongType, IntegerType, ShortType)), f"no cast to {kind}"
+        assert kind == "bigint" or isinstance(kind, LongType), f"no cast to {kind}"
         return self.then(int)
 
 
@@ -102,24 +87,8 @@ class Functions:
         return Column(lambda row: {pairs[i].of(row): pairs[i + 1].of(row) for i in range(0, len(pairs), 2)})
 
     @staticmethod
-    def unix_micros(column: Column) -> Column:
-        return column.then(lambda time: (time - _EPOCH) // _MICROSECOND)
-
-    @staticmethod
-    def timestamp_micros(column: Column) -> Column:
-        return column.then(lambda number: _EPOCH + number * _MICROSECOND)
-
-    @staticmethod
     def timestamp_millis(column: Column) -> Column:
         return column.then(lambda number: _EPOCH + number * 1000 * _MICROSECOND)
-
-    @staticmethod
-    def hex(column: Column) -> Column:
-        return column.then(bytes.hex)
-
-    @staticmethod
-    def unhex(column: Column) -> Column:
-        return column.then(bytes.fromhex)
 
     @staticmethod
     def min(name: str) -> Column:
@@ -169,10 +138,9 @@ class Frame:
     def sort(self, *columns: Column) -> Frame:
         rows = list(self._rows)
         for each in reversed(columns):
-            null, other = (1, 0) if each.nulls_last else (0, 1)
 
-            def key(row: dict[str, Any], each: Column = each, null: int = null, other: int = other) -> tuple[Any, ...]:
-                return (null,) if each.of(row) is None else (other, each.of(row))
+            def key(row: dict[str, Any], each: Column = each) -> tuple[Any, ...]:
+                return (0,) if each.of(row) is None else (1, each.of(row))
 
             rows.sort(key=key)
         return self._like(rows)

@@ -36,9 +36,9 @@ def log(tmp_path):
 
 
 def numbered(value=lambda number: b"%d" % number):
-    """Rows with the numbers from 0 on, in no order."""
+    """Rows with the numbers from 0 on, in no order. The first has none, and comes first all the same."""
     numbers = [number * 7 % ROWS for number in range(ROWS)]
-    return Frame(COLUMNS, [(number, value(number)) for number in numbers])
+    return Frame(COLUMNS, [(number or None, value(number)) for number in numbers])
 
 
 def start(log, frame, **given):
