@@ -1,5 +1,6 @@
 """A log that tests fill and look at without Spark, through the same steps as the sink."""
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,17 +67,14 @@ class PlainLog:
         values = [value for each in rows.values() for value in each]
         self.append_rows(topic, Rows(record(values, times_ms=times_ms or None), None, pa.array(partitions, pa.int32())))
 
+    def staging(self, topic: str | None, *, bytes_max: int = MESSAGE_BYTES_MAX, sticky: int = 0) -> Staging:
+        """Return what a task of the sink writes with; without a topic, rows name theirs."""
+        found = functools.cache(lambda name: destination_of(self.log.topic(name), None, bytes_max))
+        return Staging(self.log.store_at, found, topic, environment=self.log.environment, durable=False, sticky=sticky)
+
     def append_rows(self, topic: str, *rows: Rows, claim: ProducerClaim | None = None) -> None:
         """Append rows in one batch, as one task would."""
-        handle = self.log.topic(topic)
-        staging = Staging(
-            self.log.store_at,
-            lambda _: destination_of(handle, None, MESSAGE_BYTES_MAX),
-            topic,
-            environment=self.log.environment,
-            durable=False,
-            sticky=0,
-        )
+        staging = self.staging(topic)
         for each in rows:
             staging.add(each)
         commit_staged(self.log, [staging.finish()], claim, "all", RetryPolicy(), None)

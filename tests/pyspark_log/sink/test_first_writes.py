@@ -6,12 +6,11 @@ And what makes it a first write: not that it is repeated, by its query or by an 
 import json
 import logging
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark import TaskContext
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from pyspark_log.documents.queries import queries
@@ -24,6 +23,7 @@ from pyspark_log_coordinator.model.topic_config import MAX_MESSAGE_BYTES
 from pyspark_log_storage.errors import BatchMismatch, CorruptObject, InvalidOption, NoCluster, UnknownTopic
 from tests.support.direct import read, source
 from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.typed_frames import task
 
 RECORDS = StructType([StructField("value", BinaryType())])
 NAMED = StructType([StructField("topic", StringType()), StructField("value", BinaryType())])
@@ -42,16 +42,6 @@ def every_driver_is_new():
     forget_logs()
 
 
-@contextmanager
-def task(batch_id):
-    context = TaskContext._getOrCreate()
-    before = context._partitionId, context._localProperties
-    ids = {"sql.streaming.queryId": "q", "spark.jobGroup.id": "r", "streaming.sql.batchId": str(batch_id)}
-    context._partitionId, context._localProperties = 0, {} if batch_id is None else ids
-    yield
-    context._partitionId, context._localProperties = before
-
-
 def write(path, batch_id=None, rows=({"value": b"v"},), *, frame=RECORDS, streaming=True, **options):
     """Write as Spark does: planned, staged and committed, each by a writer of its own in a stream."""
     given = {"topic": "t"} | {name.replace("__", "."): value for name, value in options.items()}
@@ -62,8 +52,7 @@ def write(path, batch_id=None, rows=({"value": b"v"},), *, frame=RECORDS, stream
         return sink.streamWriter(frame, overwrite=False) if streaming else sink.writer(frame, overwrite=False)
 
     writer = made()
-    types = {"value": pa.binary(), "topic": pa.string(), "n": pa.int64()}
-    batch = pa.RecordBatch.from_pylist(list(rows), pa.schema([(each.name, types[each.name]) for each in frame]))
+    batch = pa.RecordBatch.from_pylist(list(rows), to_arrow_schema(frame))
     with task(batch_id):
         message = writer.write(iter([batch]))
     (made() if streaming else writer).commit([message], *[batch_id] * streaming)
@@ -107,11 +96,6 @@ class TestAQuery:
     def test_creates_no_log_with_a_later_micro_batch(self, path, frame, row, options):
         with pytest.raises(NoCluster, match=f"there is no log at {path}.* whether its disk is mounted"):
             write(path, 3, [row], frame=frame, **options)
-        assert not list(path.iterdir())
-
-    def test_creates_nothing_when_it_is_planned(self, path, frame, row, options):
-        given = {"topic": "t"} | {name.replace("__", "."): value for name, value in options.items()}
-        source(path, **{k: v for k, v in given.items() if v is not None}).streamWriter(frame, overwrite=False)
         assert not list(path.iterdir())
 
     def test_creates_nothing_without_auto_create_topics_enable(self, path, frame, row, options):
@@ -276,12 +260,6 @@ def test_a_checkpoint_that_cannot_be_used_here_fails_no_write(path, tmp_path, ca
         write(path, 0, checkpointLocation=folder)
     assert f"the checkpoint {folder} cannot be used here" in caplog.text
     assert rows(path) == 1
-
-
-def test_a_batch_write_of_an_application_is_written_once_for_each_version(path):
-    for version in (7, 8, 8):
-        batch(path, txnAppId="app", txnVersion=version)
-    assert rows(path) == 2
 
 
 def test_a_query_is_shown_by_its_newest_name_and_known_by_its_id(path):

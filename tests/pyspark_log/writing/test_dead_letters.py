@@ -8,7 +8,6 @@ import pytest
 from pyspark_log.writing.dead_letters import HEADERS, DeadLetters
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import rows_of
-from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
@@ -36,13 +35,10 @@ def staged(log, *batches, topic=None):
     def destination(name):
         return destination_of(log.log.topic(name), None, MESSAGE_BYTES_MAX)
 
-    def staging(topic):
-        return Staging(log.log.store_at, destination, topic, environment=log.log.environment, durable=False, sticky=0)
-
     def made(batch):
         return rows_of(batch, now_us=NOW_US, by_topic_column=topic is None)
 
-    task, dead = staging(topic), staging("dead")
+    task, dead = log.staging(topic), log.staging("dead")
     letters = DeadLetters(made, destination, topic, None, "dead", dead)
     for columns in batches:
         for rows in letters.passed(pa.RecordBatch.from_pydict(columns), NOW_US):

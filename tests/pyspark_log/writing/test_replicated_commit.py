@@ -21,12 +21,12 @@ from tests.support.memory_store import wipe
 from tests.support.pyspark_log.three_nodes import ALL, QUICK, ThreeNodes, holders
 
 
-@pytest.mark.parametrize("lost", ["1", "0"])
-def test_a_node_that_fails_in_the_middle_of_a_batch_costs_no_retry(lost):
+@pytest.mark.parametrize(("lost", "error"), [("1", StoreUnavailable), ("0", StoreUnavailable), ("2", StoreUnwritable)])
+def test_a_node_that_fails_or_is_full_in_the_middle_of_a_batch_costs_no_retry(lost, error):
     topic = ThreeNodes(replicas=[("0", "1", "2"), ("1", "2", "0")])
     destination = destination_of(topic.handle, None, 1000)
     before = topic.handle.journal.number
-    topic.disk(lost).broken_writes = StoreUnavailable  # node 0 holds the journal: of it only rows are kept out
+    topic.disk(lost).broken_writes = error  # node 0 holds the journal: of it only rows are kept out
     staged = topic.write(destination, b"a")
     topic.disk(lost).broken_writes = None
     topic.commit(staged, patience=RetryPolicy(retries=0))
@@ -36,17 +36,6 @@ def test_a_node_that_fails_in_the_middle_of_a_batch_costs_no_retry(lost):
     assert topic.partition.leader == left[0]
     assert topic.partition.high_watermark == 1
     assert holders(topic) == [list(left)]
-
-
-def test_a_refused_batch_is_copied_to_a_node_that_failed_while_it_was_written_and_is_well_again():
-    topic = ThreeNodes(min_insync_replicas=3)
-    destination = destination_of(topic.handle, None, 1000)
-    topic.disk("2").broken_writes = StoreUnavailable
-    staged = topic.write(destination, b"a")
-    topic.disk("2").broken_writes = None
-    topic.commit(staged, patience=RetryPolicy(retries=0))
-    assert holders(topic) == [["0", "1", "2"]]
-    assert (topic.partition.high_watermark, topic.partition.isr) == (1, ALL)
 
 
 def test_missing_rights_that_are_noticed_before_a_batch_fail_it_and_shrink_no_isr():
@@ -63,13 +52,6 @@ def test_missing_rights_that_are_noticed_before_a_batch_fail_it_and_shrink_no_is
     with pytest.raises(StoreRefused, match="/disk/2 was taken away"):
         topic.commit(staged)
     assert topic.refresh().partitions[0].isr == ALL
-
-
-def test_a_node_with_a_full_disk_leaves_the_isr():
-    topic = ThreeNodes()
-    topic.disk("2").broken_writes = StoreUnwritable
-    topic.commit(topic.stage(b"a"))
-    assert topic.partition.isr == ("0", "1")
 
 
 @pytest.mark.parametrize("acks", ["all", "1"])
@@ -98,22 +80,14 @@ def test_a_node_that_was_wiped_after_a_file_was_written_and_is_in_sync_again_get
     assert holders(topic) == [["0", "1", "2"]] * 2
 
 
-def away_for_a_batch():
-    """Return a topic of which node 2 missed a batch and is reachable again, without a follower."""
+@pytest.mark.parametrize("acks", ["all", "1"])
+def test_a_refused_batch_brings_reachable_nodes_back(acks):
     topic = ThreeNodes(min_insync_replicas=2)
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
     topic.commit(topic.stage(b"a"))
     assert topic.partition.isr == ("0", "1")
-    topic.disk("2").broken = None
-    topic.refresh()
-    return topic
-
-
-@pytest.mark.parametrize("acks", ["all", "1"])
-def test_a_refused_batch_brings_reachable_nodes_back(acks):
-    topic = away_for_a_batch()
-    topic.disk("1").broken = StoreUnavailable
+    topic.disk("2").broken, topic.disk("1").broken = None, StoreUnavailable
     topic.refresh()
     topic.commit(topic.stage(b"b", acks=acks), acks)
     topic.commit(topic.stage(b"c"), patience=RetryPolicy(retries=1, retry_backoff_ms=1))
@@ -178,21 +152,6 @@ def test_rows_with_acks_one_become_visible_when_an_unreachable_follower_has_left
     assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "1"), 2)
 
 
-def test_a_node_that_is_away_for_many_batches_is_logged_when_it_goes_and_when_it_is_back(caplog):
-    topic = ThreeNodes(min_insync_replicas=2)
-    topic.disk("2").broken = StoreUnavailable
-    for _ in range(5):
-        topic.commit(topic.stage(b"a", acks="1"), "1")
-    topic.disk("2").broken = None
-    topic.refresh()
-    for _ in range(5):
-        topic.passed += 10
-        topic.commit(topic.stage(b"a", acks="1"), "1")
-    behind, back = (each for each in caplog.messages if "node '2'" in each)
-    assert behind.startswith("node '2' is behind in topic 't': ")
-    assert back == "node '2' gets the rows of topic 't' again"
-
-
 def test_a_replayed_batch_with_acks_all_is_acknowledged_once_all_have_it():
     topic = ThreeNodes(min_insync_replicas=3)
     topic.disk("2").broken = StoreUnavailable
@@ -207,15 +166,12 @@ def test_a_replayed_batch_with_acks_all_is_acknowledged_once_all_have_it():
     assert (topic.partition.log_end, topic.partition.high_watermark) == (1, 1)
 
 
-def with_rows_that_wait_for_node_2(batch=None):
-    """Return a topic whose partition 1 has a row with acks=1 that the unreachable node 2 lacks.
-
-    It is of another writer, unless a batch of the same one is given.
-    """
+def with_rows_that_wait_for_node_2():
+    """Return a topic whose partition 1 has a row of another writer, with acks=1, that the unreachable node 2 lacks."""
     topic = ThreeNodes()
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
-    topic.commit(topic.stage(b"another's", partition=1, acks="1"), "1", batch=batch)
+    topic.commit(topic.stage(b"another's", partition=1, acks="1"), "1")
     assert topic.handle.journal.state.partitions[1].high_watermark == 0
     return topic
 

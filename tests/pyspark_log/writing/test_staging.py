@@ -36,19 +36,8 @@ def log():
     return made
 
 
-def staging(log, topic="t", *, sticky=0, max_message_bytes=2**30):
-    return Staging(
-        log.log.store_at,
-        lambda name: destination_of(log.log.topic(name), None, max_message_bytes),
-        topic,
-        environment=log.log.environment,
-        durable=True,
-        sticky=sticky,
-    )
-
-
 def staged(log, *rows, topic="t", **options):
-    task = staging(log, topic, **options)
+    task = log.staging(topic, **options)
     for each in rows:
         task.add(each)
     return task.finish()
@@ -104,11 +93,11 @@ def test_batches_with_and_without_partitions_are_gathered(log):
 
 def test_a_row_larger_than_allowed_is_refused_and_its_headers_count(log):
     with pytest.raises(InvalidRecord, match=r"topic 't': a row of 101 bytes is larger than max.message.bytes \(100\)"):
-        staged(log, Rows(record([b"x" * 100, b"y" * 98], [b"k", None]), None, None), max_message_bytes=100)
+        staged(log, Rows(record([b"x" * 100, b"y" * 98], [b"k", None]), None, None), bytes_max=100)
     headers = [[{"key": "h", "value": b"x" * 99}], None]
-    assert staged(log, Rows(record([b"", b"y"], headers=headers), None, None), max_message_bytes=100)
+    assert staged(log, Rows(record([b"", b"y"], headers=headers), None, None), bytes_max=100)
     with pytest.raises(InvalidRecord, match="a row of 101 bytes is larger"):
-        staged(log, Rows(record([b"z", b"y"], headers=headers), None, None), max_message_bytes=100)
+        staged(log, Rows(record([b"z", b"y"], headers=headers), None, None), bytes_max=100)
 
 
 def test_rows_whose_schema_has_another_number_in_the_topic_are_refused(log):
@@ -137,7 +126,7 @@ def test_a_discarded_staging_leaves_nothing_behind(tmp_path, monkeypatch):
         return {each for each in tmp_path.rglob("*") if each.is_file()}
 
     before = files()
-    task = staging(log)
+    task = log.staging("t")
     task.add(Rows(record([b"x" * 1000]), None, None))
     task.add(Rows(record([b"y"]), None, None))
     assert files() > before
@@ -148,7 +137,7 @@ def test_a_discarded_staging_leaves_nothing_behind(tmp_path, monkeypatch):
 def test_a_node_of_another_incarnation_after_the_write_is_noticed(log):
     store = log.log.store
     assert isinstance(store, MemoryStore)
-    task = staging(log)
+    task = log.staging("t")
     task.add(Rows(record([b"x"]), None, None))
     marker = node.read_marker(store)
     assert marker is not None

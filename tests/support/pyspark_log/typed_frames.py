@@ -16,30 +16,27 @@ from tests.support.direct import source
 
 
 def struct(ddl: str) -> StructType:
-    """Return the schema of a frame; it may have the columns `partition` and `timestamp`."""
-    from pyspark.sql.types import IntegerType, StringType, StructField, TimestampType
-
-    own = {"+partition": IntegerType(), "+timestamp": TimestampType(), "+topic": StringType()}
-    columns = [each.strip() for each in ddl.split(";")]
-    fields = StructType.fromJson(to_json(parse(columns[0]))).fields
-    return StructType([*fields, *(StructField(each[1:], own[each]) for each in columns[1:])])
+    """Return the schema of a frame."""
+    return StructType.fromJson(to_json(parse(ddl)))
 
 
 @contextmanager
-def _task() -> Iterator[None]:
+def task(batch_id: int | None = None) -> Iterator[None]:
+    """Be a task of Spark's: of a micro-batch of query q, or of a batch write."""
     context = TaskContext._getOrCreate()
     before = context._partitionId, context._localProperties
-    context._partitionId, context._localProperties = 0, {}
+    ids = {"sql.streaming.queryId": "q", "spark.jobGroup.id": "r", "streaming.sql.batchId": str(batch_id)}
+    context._partitionId, context._localProperties = 0, {} if batch_id is None else ids
     yield
     context._partitionId, context._localProperties = before
 
 
 def write(path: Path | str, ddl: str | StructType, *batches: list[dict[str, Any]], **options: str | int | None) -> None:
-    """Write a frame of one task; `ddl` is its schema, with `; +partition` for a column of the sink's own."""
+    """Write a frame of one task; `ddl` is its schema."""
     schema = struct(ddl) if isinstance(ddl, str) else ddl
     arrow = to_arrow_schema(schema, timezone="Europe/Paris")
     given = {"topic": "t"} | {name.replace("__", "."): value for name, value in options.items()}
     writer = source(path, **{name: value for name, value in given.items() if value is not None}).writer(schema, False)
-    with _task():
+    with task():
         message = writer.write(iter([pa.RecordBatch.from_pylist(batch, arrow) for batch in batches]))
     writer.commit([message])
