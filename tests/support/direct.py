@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from pyspark_log import DefaultSource
@@ -68,9 +68,9 @@ class Stream:
         self.start = self.reader.initialOffset() if start is None else start
         self.ends: list[dict[str, Any]] = []
 
-    def batch(self, limit: ReadLimit | None = None) -> list[dict[str, Any]] | None:
+    def batch(self) -> list[dict[str, Any]] | None:
         """The rows of the next micro-batch, or None where there is none."""
-        end = self.reader.latestOffset(self.start, limit or self.limit)
+        end = self.reader.latestOffset(self.start, self.limit)
         if end == self.start:
             return None
         rows = self.between(self.start, end)
@@ -92,10 +92,6 @@ class Stream:
         if not isinstance(self.reader, _SimpleStreamReaderWrapper):
             return None
         return pa.Table.from_batches(self.reader.getCache(start, end), schema=self.schema)
-
-    def all_available(self) -> list[dict[str, Any]] | None:
-        """The next micro-batch, without limits: Trigger.Once."""
-        return self.batch(ReadAllAvailable())
 
     @property
     def schema(self) -> pa.Schema:

@@ -1,7 +1,5 @@
 """The options of the Python clients."""
 
-import warnings
-
 import pytest
 
 from pyspark_log import Consumer, Producer
@@ -76,14 +74,10 @@ def test_an_unknown_name_and_a_wrong_value_are_refused(parse, name, value, messa
         parse(**{name: value})
 
 
-def test_a_consumer_commits_by_itself_only_if_it_is_asked_to_and_has_a_group():
+def test_a_consumer_commits_by_itself_only_if_it_is_asked_to():
     assert consumer(group_id="g", auto_commit_interval_ms=100).group.auto_commit_interval is None
     group = consumer(group_id="g", enable_auto_commit=True, auto_commit_interval_ms=100).group
     assert group.auto_commit_interval == 0.1
-    with pytest.raises(InvalidOption, match=r"enable\.auto\.commit=true needs the option group\.id"):
-        consumer(enable_auto_commit=True)
-    with pytest.raises(InvalidOption, match=r"group\.instance\.id=i needs the option group\.id"):
-        consumer(group_instance_id="i")
 
 
 @pytest.mark.parametrize("parse", [parse_consumer, parse_worker])
@@ -95,20 +89,6 @@ def test_a_member_sends_a_heartbeat_before_its_group_removes_it(parse):
             parse({**given, **more}, {})
 
 
-def test_options_about_brokers_and_requests_are_ignored_with_a_warning():
-    names = "bootstrap.servers socket.timeout.ms sasl.password metadata.max.age.ms debug https.ca.location"
-    for parse, own in (
-        (producer, "batch.num.messages client.rack"),
-        (consumer, "queued.min.messages message.max.bytes request.timeout.ms group.protocol"),
-    ):
-        given = dict.fromkeys(f"{names} {own}".split(), "1")
-        with pytest.warns(IgnoredOptionWarning, match=f"which have no effect: {', '.join(given)}$"):
-            parse(given)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert producer(linger_ms=1, request_timeout_ms=1).request_timeout == 0.001
-
-
 @pytest.mark.parametrize(("parse", "refused"), [(producer, "on_delivery"), (consumer, "on_commit")])
 def test_callbacks_of_librdkafka_are_ignored_with_a_warning_but_not_those_of_rows(parse, refused):
     given = dict.fromkeys(["error_cb", "logger", "stats_cb", "oauth_cb", "throttle_cb"], print)
@@ -118,16 +98,3 @@ def test_callbacks_of_librdkafka_are_ignored_with_a_warning_but_not_those_of_row
     for config, keywords in (({refused: print}, {}), ({}, {refused: print})):
         with pytest.raises(InvalidOption, match=f"option {refused} cannot be used in a .*; remove it, and "):
             parse(config, **keywords)
-
-
-@pytest.mark.parametrize(
-    ("parse", "name", "advice"),
-    [
-        (producer, "transactional_id", "send_batch"),
-        (consumer, "enable_partition_eof", "compare position with end_offsets"),
-    ],
-)
-def test_an_option_of_kafka_that_a_program_cannot_do_without_is_refused_with_what_to_do(parse, name, advice):
-    with pytest.raises(InvalidOption, match=f"cannot be used in a (Producer|Consumer); remove it, and .*{advice}"):
-        parse(**{name: "murmur2"})
-    assert parse(**{name: None}) == parse()

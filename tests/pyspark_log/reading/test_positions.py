@@ -108,22 +108,6 @@ BY_PARTITION = {"startingOffsetsByTimestamp": f'{{"t":{{"0":{NOON_MS + 3000},"1"
 OFFSETS = {"startingOffsets": '{"t":{"0":1,"1":0,"2":0}}'}
 
 
-ENDING = {
-    "endingTimestamp": NOON_MS + 1000,
-    "endingOffsetsByTimestamp": f'{{"t":{{"0":{NOON_MS + 3000},"1":0,"2":0}}}}',
-    "endingOffsets": '{"t":{"0":5,"1":0,"2":0}}',
-}
-
-
-def test_the_options_have_kafkas_precedence(path):
-    starting = [GLOBAL | BY_PARTITION | OFFSETS, BY_PARTITION | OFFSETS, OFFSETS, {}]
-    ending = [dict(list(ENDING.items())[ignored:]) for ignored in range(4)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IgnoredOptionWarning)
-        assert [found(path, **each, **LATEST_STRATEGY)[0][0] for each in starting] == [b"a5", b"a3", b"a1", b"a0"]
-        assert [found(path, **each)[0][-1] for each in ending] == [b"a0", b"a2", b"a4", b"a5"]
-
-
 @pytest.mark.parametrize(
     ("options", "first"),
     [

@@ -1,4 +1,4 @@
-"""How many requests a micro-batch and an idle reader make of a log in S3."""
+"""How many requests a micro-batch makes of a log in S3. What reading costs is in `source/test_idle_streams.py`."""
 
 import json
 import uuid
@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark_log.opening import forget_logs, open_log
 from pyspark_log_storage.stores.request_counts import counts_of
 from pyspark_log_storage.stores.storage_options import StorageOptions
-from tests.support.direct import Stream, source
+from tests.support.direct import source
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 PARTITIONS = 32
@@ -71,28 +71,3 @@ def test_a_micro_batch_costs_a_put_for_each_task_and_one_and_two_lists_and_the_r
     for _ in range(3):
         topic.write(tasks)
         assert topic.requests() == (tasks + 1, 2, 1)
-
-
-def test_an_idle_reader_makes_one_request_a_trigger(topic):
-    topic.write(1)
-    options = {"startingOffsets": "earliest", "fetch.max.wait.ms": 1}
-    stream = Stream(topic.url, subscribe="t", **options, **topic.text)
-    assert len(stream.batch()) == 1000
-    topic.requests()
-    assert stream.batch() is None
-    assert topic.requests() == (0, 1, 0)
-    for _ in range(5):
-        assert stream.batch() is None
-        assert topic.requests() == (0, 0, 1), "it asks for the next entry by name, which is cheaper than a list"
-
-
-def test_a_micro_batch_that_is_read_costs_one_list(topic):
-    topic.write(1)
-    stream = Stream(topic.url, subscribe="t", startingOffsets="earliest", **topic.text)
-    assert len(stream.batch()) == 1000
-    for _ in range(3):
-        topic.write(1)
-        topic.requests()
-        assert len(stream.batch()) == 1000
-        puts, lists, _ = topic.requests()
-        assert (puts, lists) == (0, 1)

@@ -12,14 +12,12 @@ from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import (
     DataLoss,
-    InvalidOption,
-    LogError,
     OutcomeUnknown,
     StoreUnavailable,
     UnknownGroup,
     UnknownMember,
 )
-from tests.support.direct import Stream, source
+from tests.support.direct import Stream
 from tests.support.plain_log import PlainLog
 
 IN_GROUP = {"subscribe": "t", "group.id": "g"}
@@ -145,15 +143,6 @@ def test_rows_that_are_written_while_a_batch_is_planned_may_be_skipped_by_a_rewi
     assert numbers(query.batch()) == [20]
 
 
-def test_a_stopped_query_takes_up_a_rewind_when_it_starts_again(log, stream):
-    query = stream(**IN_GROUP, startingOffsets="earliest")
-    query.batch()
-    rewind(log, {0: 8, 1: 9})
-    rewind(log, {1: 5})
-    rows = stream(**IN_GROUP, start=query.start).batch()
-    assert (numbers(rows), numbers(rows, 1)) == ([8, 9], [5, 6, 7, 8, 9])
-
-
 def test_the_batch_after_a_rewind_is_repeated_exactly(log, stream):
     query = stream(**IN_GROUP, startingOffsets="earliest")
     query.batch()
@@ -244,12 +233,3 @@ def test_a_query_whose_rows_have_expired_goes_on_where_the_group_was_reset_to(lo
         query.batch()
     rewind(log, {0: 6, 1: 6})
     assert numbers(stream(**IN_GROUP, start=query.start).batch()) == [6, 7, 8, 9]
-
-
-def test_options_of_groups_are_checked(log):
-    with pytest.raises(InvalidOption, match=r"startingOffsets=group needs the option group.id"):
-        Stream(log.path, subscribe="t", startingOffsets="group")
-    with pytest.raises(InvalidOption, match=r"group\.id is for a streaming read, not for a batch read"):
-        source(log.path, subscribe="t", **{"group.id": "g"}).reader(None)
-    with pytest.raises(LogError, match="invalid group name"):
-        Stream(log.path, **{**IN_GROUP, "group.id": "a\nb"}, startingOffsets="earliest").batch()

@@ -1,4 +1,4 @@
-"""How often an idle query asks an object store, and how soon it sees the next row."""
+"""How often a query asks an object store, and how soon an idle one sees the next row."""
 
 import pytest
 
@@ -70,3 +70,13 @@ def test_on_a_disk_every_trigger_looks(monkeypatch):
     cluster.log.append("t", {0: [b"old"]})
     stream = idle(cluster, 0.5)
     assert until_a_row(cluster, stream, 0.5) <= 0.1
+
+
+def test_a_micro_batch_that_is_read_costs_one_list(cluster):
+    stream = Stream(cluster.path, subscribe="t", startingOffsets="earliest")
+    assert len(stream.batch()) == 1
+    for _ in range(3):
+        cluster.log.append("t", {each: [b"new"] for each in range(8)})
+        cluster.counted()
+        assert len(stream.batch()) == 8
+        assert cluster.counted().get("LIST") == 1

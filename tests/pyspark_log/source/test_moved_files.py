@@ -11,7 +11,7 @@ from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.source.splits import SplitPartition, read_split
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, DeleteTopic
-from pyspark_log_storage.errors import DataLoss, ObjectMissing
+from pyspark_log_storage.errors import ObjectMissing
 from tests.support.direct import Stream
 from tests.support.plain_log import PlainLog
 
@@ -77,15 +77,6 @@ def test_a_file_that_is_missing_for_good_is_named_with_topic_partition_and_offse
     offset = 0 if is_moved else 6
     with pytest.raises(ObjectMissing, match=f"topic 't', partition 0, offset {offset}: there is no object '{key}'"):
         values(planned(log))
-
-
-@pytest.mark.parametrize("before", [5, 10])
-def test_rows_deleted_during_the_read_are_data_loss(log, before):
-    split = planned(log)
-    log.log.topic("t").submit(DeleteRecords(0, before))
-    move(log)
-    with pytest.raises(DataLoss, match=f"offsets 0 to {before - 1} expired or were deleted"):
-        values(split)
 
 
 @pytest.mark.parametrize("before", [5, 10])

@@ -36,10 +36,6 @@ def sizes(stream):
     return [len(batch) for batch in iter(stream.batch, None)]
 
 
-def test_a_limit_in_bytes_takes_few_large_rows_or_many_small_ones(log):
-    assert sizes(earliest(log, maxBytesPerTrigger=half_the_large_rows(log))) == [2, 2, SMALL_ROWS]
-
-
 def test_the_lower_of_the_limits_in_rows_and_in_bytes_applies(log):
     stream = earliest(log, maxBytesPerTrigger=half_the_large_rows(log), maxOffsetsPerTrigger=150)
     assert sizes(stream) == [2, 2, 150, 150, 100]

@@ -57,27 +57,28 @@ def test_few_rows_of_many_partitions_are_one_split_with_the_rows_of_each_in_orde
 
 
 @pytest.mark.parametrize(
-    "options", [{"maxRecordsOnDriver": 0}, {"maxRecordsOnDriver": 23}, {"minPartitions": 2}, {"minPartitions": 4}]
+    ("options", "kinds"),
+    [
+        ({"maxRecordsOnDriver": 24}, ONE_TASK),
+        ({"maxRecordsOnDriver": 23}, ITS_OWN_TASK_EACH),
+        ({"maxRecordsOnDriver": 0}, ITS_OWN_TASK_EACH),
+        ({"minPartitions": 1}, ONE_TASK),
+        ({"minPartitions": 2}, ITS_OWN_TASK_EACH),
+        ({"maxRecordsPerPartition": 24}, ONE_TASK),
+        ({"maxRecordsPerPartition": 23}, ITS_OWN_TASK_EACH),
+    ],
 )
-def test_tasks_read_more_rows_than_the_driver_may_and_those_that_shall_have_several_tasks(log, options):
-    made = stream(log, **options)
+def test_tasks_read_more_rows_than_the_driver_or_one_task_may_and_those_that_shall_have_several(log, options, kinds):
+    assert planned(stream(log, **options))[0] == kinds
+
+
+@pytest.mark.parametrize(("module", "bound"), [(stream_planner, "SMALL_STORED_BYTES_MAX"), (splits, "BYTES_MAX")])
+def test_tasks_read_rows_that_are_large_as_stored_or_in_memory(log, monkeypatch, module, bound):
+    monkeypatch.setattr(module, bound, 500)
+    made = stream(log)
     kinds, end = planned(made)
     assert kinds == ITS_OWN_TASK_EACH
     assert made.handed_over(made.start, end) is None
-
-
-@pytest.mark.parametrize("options", [{"maxRecordsOnDriver": 24}, {"minPartitions": 1}, {"maxRecordsPerPartition": 24}])
-def test_the_bounds_are_inclusive(log, options):
-    assert planned(stream(log, **options))[0] == ONE_TASK
-
-
-def test_a_task_has_no_more_rows_than_it_may(log):
-    assert planned(stream(log, maxRecordsPerPartition=23))[0] == ITS_OWN_TASK_EACH
-
-
-def test_tasks_read_rows_that_are_large_as_stored(log, monkeypatch):
-    monkeypatch.setattr(stream_planner, "SMALL_STORED_BYTES_MAX", 500)
-    assert planned(stream(log))[0] == ITS_OWN_TASK_EACH
 
 
 def test_tasks_read_few_rows_of_large_chunks(log, monkeypatch):
@@ -85,11 +86,6 @@ def test_tasks_read_few_rows_of_large_chunks(log, monkeypatch):
     assert planned(stream(log, maxOffsetsPerTrigger=4))[0] == ONE_TASK
     monkeypatch.setattr(stream_planner, "SMALL_READ_BYTES_MAX", max(sizes) // 2)
     assert planned(stream(log, maxOffsetsPerTrigger=4))[0] == ITS_OWN_TASK_EACH
-
-
-def test_tasks_read_rows_that_are_large_in_memory(log, monkeypatch):
-    monkeypatch.setattr(splits, "BYTES_MAX", 500)
-    assert planned(stream(log))[0] == ITS_OWN_TASK_EACH
 
 
 @pytest.mark.parametrize("kind", [StreamReader, type("Derived", (StreamReader,), {})])

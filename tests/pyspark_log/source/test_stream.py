@@ -31,12 +31,6 @@ def earliest_from(log, start):
     return Stream(log.path, start, subscribe="t", startingOffsets="earliest")
 
 
-def test_an_idle_stream_keeps_its_offset(log):
-    stream = earliest(log)
-    stream.batch()
-    assert stream.reader.latestOffset(stream.start, stream.limit) is stream.start
-
-
 @pytest.mark.parametrize("options", [{"subscribe": "t"}, {"subscribePattern": "none.*"}])
 def test_another_log_at_the_address_is_refused_and_its_groups_stay_as_they_are(log, tmp_path, options):
     given = {"startingOffsets": "earliest", "failOnDataLoss": "false", "group.id": "g"} | options
@@ -75,15 +69,6 @@ def test_available_now_leaves_a_later_topic_at_its_log_start(log):
     assert values(another.batch()) == {0: [b"kept"]}
 
 
-def test_few_rows_wait_for_more(log):
-    stream = earliest(log, minOffsetsPerTrigger=3, maxTriggerDelay="10m")
-    assert len(stream.batch()) == 10
-    log.append("t", {0: [b"x", b"y"]})
-    assert stream.batch() is None
-    log.append("t", {1: [b"z"]})
-    assert len(stream.batch()) == 3
-
-
 def test_a_topic_that_is_not_subscribed_for_some_time_is_read_on_where_it_was(log):
     log.create("u", 2)
     log.append("u", {0: [b"u0", b"u1"], 1: [b"v0"]})
@@ -99,7 +84,7 @@ def test_a_topic_that_is_not_subscribed_for_some_time_is_read_on_where_it_was(lo
         without = Stream(log.path, start, subscribe="t", failOnDataLoss="false")
         assert values(without.batch()) == {0: [value]}
         start = without.start
-    assert values(Stream(log.path, start, assign='{"t": [0, 1], "u": [1]}').all_available() or []) == {}
+    assert not Stream(log.path, start, assign='{"t": [0, 1], "u": [1]}').batch()
     again = Stream(log.path, start, subscribe="t,u")
     assert values(again.batch()) == {0: [b"ut+", b"ut++"]}
     assert again.start["topics"]["u"]["begin"] == {"0": [2, 0], "1": [1, 0]}
@@ -149,15 +134,6 @@ def test_a_checkpoint_of_kafka_is_named_with_the_offsets_that_continue_it(log):
         stream.reader.partitions(stream.reader.initialOffset(), {"t": {"0": 8, "1": 2}})
     (starting,) = re.findall(r"option\('startingOffsets', '(.*)'\)", raised.value.message)
     assert values(earliest(log, startingOffsets=starting).batch()) == {0: [b"a5", b"a6", b"a7"]}
-
-
-def test_batch_0_replays_from_its_own_begin(log):
-    stream = Stream(log.path, subscribe="t", startingOffsets='{"t":{"0":5,"1":-1}}')
-    initial = stream.start
-    first = stream.batch()
-    log.append("t", {1: [b"more"]})
-    again = Stream(log.path, subscribe="t", startingOffsets='{"t":{"0":5,"1":-1}}')
-    assert values(again.between(initial, stream.ends[0])) == values(first) == {0: [b"a5", b"a6", b"a7"]}
 
 
 def recreate(log, *values):
