@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pyspark_log.ui.export import export
 from tests.support.plain_log import PlainLog
 
 HOSTILE = "<script>document.title='run'</script>{{ 7*7 }}\"'&"
 
 
-@pytest.fixture
-def log(tmp_path):
-    made = PlainLog(tmp_path)
-    made.create("a.b_c-1", 3)
-    made.create("empty", 250)
-    made.append("a.b_c-1", {0: [b"secret"] * 10, 2: [b"secret"]})
-    made.log.group(HOSTILE, create=True)
-    return made
-
-
-def test_an_exported_file_works_without_a_network_and_without_scripts(log, browser, tmp_path):
+def test_an_exported_file_works_without_a_network_and_without_scripts(browser, tmp_path):
+    log = PlainLog(tmp_path / "log")
+    log.create("a.b_c-1", 3)
+    log.append("a.b_c-1", {0: [b"x"]})
+    log.log.group(HOSTILE, create=True)
     file = tmp_path / "page.html"
     file.write_text(export(log.path), encoding="utf-8")
     page = browser.new_context(offline=True).new_page()

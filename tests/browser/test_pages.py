@@ -176,18 +176,6 @@ def test_a_hidden_page_asks_for_nothing_and_a_visible_one_again(served, visit):
         page.evaluate(hide, False)
 
 
-def test_more_tabs_than_a_browser_has_connections_all_move(served, browser, cluster):
-    context = browser.new_context(base_url=served.url)
-    tabs = [context.new_page() for _ in range(12)]
-    for each in tabs:
-        each.goto("/topics/first", timeout=10_000)
-    lines(cluster, "first", {"value": "more", "partition": 0})
-    rows = cluster.documents("topics", "describe", "first")[0]["partitions"][0]["high_watermark"]
-    for each in tabs:
-        expect(each.locator("main .facts dd").nth(1)).to_have_text(str(rows))
-    context.close()
-
-
 PAGES = [
     "/",
     "/topics",

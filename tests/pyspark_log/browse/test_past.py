@@ -54,14 +54,6 @@ def timeline(cluster):
 # A view
 
 
-@pytest.mark.parametrize("wanted", [(), ("a",), ("a", "group of a")])
-def test_an_open_page_costs_a_bucket_one_request_a_second(cluster, wanted):
-    watch = Watch(own_log(cluster.path), cluster.path)
-    watch.look()
-    found = cluster.in_a_minute(lambda: watch.look(wanted), every=1.0)
-    assert sum(found.values()) <= 60, found
-
-
 def test_what_somebody_has_open_is_seen_first_and_everything_else_in_turn(cluster):
     watch = Watch(own_log(cluster.path), cluster.path)
     first = watch.look()

@@ -239,7 +239,3 @@ def test_a_node_that_ceases_to_answer_and_answers_again_is_an_event(tmp_path):
 def topic_page(view, name):
     settings = {"allow_changes": False, "shows_rows": True}
     return pages.render("topic", view=view, settings=settings, **content.topic(view, {"topic": name}))
-
-
-def committed(log, topic):
-    log.log.group("g", create=True).reset_offsets({log.log.topic(topic).topic_id: {1: Offset(0, 0)}})
