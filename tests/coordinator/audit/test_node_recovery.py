@@ -4,8 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.audit import node_recovery, verify
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.maintenance import descriptions, roll_task
-from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.maintenance import descriptions
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import ElectLeaders, Holder, Suspect, Suspicion
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -92,7 +91,5 @@ def test_a_segment_of_rows_that_were_cut_is_reported_and_deleted(topic):
 def test_a_segment_that_is_not_swapped_in_yet_stays(topic):
     """A process has just written it, and its entry follows."""
     topic.append(on=ALL, acks="all")
-    partition = topic.partition()
-    job = roll_plan.RollJob(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)
-    roll_task.run_roll(topic.log.store_at, roll_task.roll_task_of(topic.handle, job), topic.log.environment)
+    topic.rolled(1)
     assert node_recovery.strays(topic.handle, "0") == []

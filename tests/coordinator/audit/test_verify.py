@@ -3,9 +3,8 @@
 import pytest
 
 from pyspark_log_coordinator.audit.verify import verify
-from pyspark_log_coordinator.journal.replay import EntryMissing
-from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup, topic_roll
-from tests.support.coordinator.audited_topic import audit, finding, flip, said
+from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup
+from tests.support.coordinator.audited_topic import audit, finding, said
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 
 DAMAGE = [0, 5, 40, 100, -1]
@@ -22,18 +21,6 @@ def test_a_topic_with_everything_is_sound(topic):
     assert (report.segments, report.rows, report.orphans) == (2, 35 + 39, [])
     assert report.bytes > 0
     assert report.entries == topic.handle.journal.number
-
-
-def test_a_topic_is_sound_after_trimming_and_cleaning_up(topic):
-    topic.fill(60, partitions=(0, 1))
-    topic_roll.roll_and_merge(topic.handle)
-    topic.clock.now_ms = 10**9
-    for _ in range(3):
-        topic_cleanup.clean_up_topic(topic.handle)
-    report = audit(topic)
-    assert report.findings == []
-    assert report.entries < topic.handle.journal.number
-    assert report.rows == sum(each.log_end - each.log_start for each in topic.handle.journal.state.partitions)
 
 
 @pytest.mark.parametrize("how", ["merged", "rolled", "expired", "topic deleted"])
@@ -79,7 +66,7 @@ def newest_file(topic):
 @pytest.mark.parametrize("what", [".log", ".index", "append file"])
 def test_a_flipped_bit_is_named_and_that_of_an_index_is_repairable(topic, position, what):
     key = newest_file(topic) if what == "append file" else f"{topic.segment_key()}{what}"
-    flip(topic, key, position)
+    topic.damage(key, position)
     found = finding(topic)
     assert key in said(found)
     assert found.repairable == (what == ".index")
@@ -90,15 +77,5 @@ def test_a_flipped_bit_is_named_and_that_of_an_index_is_repairable(topic, positi
 @pytest.mark.parametrize("number", [1, 8, 15])
 def test_a_flipped_bit_of_any_entry_is_named(topic, number):
     key = f"{topic.folder}journal/entries/{number:020d}"
-    flip(topic, key, -1)
+    topic.damage(key)
     assert key in said(finding(topic))
-
-
-@pytest.mark.parametrize("number", [-1, -2, -5])
-def test_an_entry_that_is_lost_is_named_and_the_one_that_it_hides(topic, number):
-    topic.fill(7 - topic.handle.journal.number % 8)
-    missing = topic.handle.journal.number + number
-    key = f"{topic.folder}journal/entries/{missing:020d}"
-    topic.store.delete(key)
-    with pytest.raises(EntryMissing, match=f"{key}.*entry {topic.handle.journal.number} exists"):
-        audit(topic)

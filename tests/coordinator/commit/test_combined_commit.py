@@ -15,13 +15,10 @@ from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.topic import sequencing
-from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, SequencedFile
-from pyspark_log_storage.columns import schema
+from pyspark_log_coordinator.topic.machine import CommitBatch
 from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
-from pyspark_log_storage.files.append_file import AppendFileWriter
-from pyspark_log_storage.layout import born_name
-from tests.support.coordinator.replicated_topic import ReplicatedTopic
-from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic, batch_of
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic, staged
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.coordinator.troubled_store import TroubledStore
 
 NO_RETRIES, ONE_RETRY = RetryPolicy(retries=0), RetryPolicy(retries=1, retry_backoff_ms=1)
@@ -250,18 +247,10 @@ def test_only_a_batch_below_the_high_watermark_is_answered(high_watermark, answe
     assert sequencing.answer(*outcome_of_a_batch(high_watermark)) == answer
 
 
-def on_all_nodes(topic, claim, rows, acks="all"):
+def on_all_nodes(topic, claim, rows):
     """Return a batch of one file on all nodes of a replicated topic."""
-    name = born_name(topic.handle.version, topic.log.environment.nonce())
-    for node in topic.handle.state.incarnations:
-        store = topic.log.node_store(node)
-        writer = AppendFileWriter(store.open_write(topic.handle.append_file(name), durable=True))
-        for partition, values in rows.items():
-            writer.append(partition, batch_of(values), schema.RECORD_ID, "none")
-        writer.close()
-    holders = tuple(Holder(*each) for each in topic.handle.state.incarnations.items())
-    file = SequencedFile(name, holders, tuple(writer.chunks))
-    return Batch(claim, (StagedFile("t", topic.handle.topic_id, file),), acks, swaps=())
+    file = staged(topic.log, topic.handle, rows, ALL)
+    return Batch(claim, (StagedFile("t", topic.handle.topic_id, file),), swaps=())
 
 
 def test_a_replay_is_not_answered_while_rows_of_the_first_run_in_other_partitions_are_not_committed():

@@ -23,16 +23,11 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan
 from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
-from pyspark_log_coordinator.topic.machine import Holder, SequencedFile
-from pyspark_log_storage import layout
-from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
-from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import topic_folder
 from pyspark_log_storage.parquet import parquet_segment
 from tests.support.coordinator.fake_environment import fake_environment
-from tests.support.coordinator.replicated_topic import ReplicatedTopic
-from tests.support.coordinator.stored_topic import batch_of
+from tests.support.coordinator.replicated_topic import ReplicatedTopic, staged
 from tests.support.plain_log import PlainLog, flip_bit, record
 
 
@@ -123,30 +118,15 @@ def test_rows_that_cannot_be_rolled_do_not_block_a_writer_for_ever(log, monkeypa
 
 def batch(topic, number):
     """A batch of one row, as a task writes it with acks=1."""
-    state = topic.handle.refresh()
-    name = layout.born_name(topic.handle.version, topic.log.environment.nonce())
-    store = topic.log.node_store("0")
-    writer = AppendFileWriter(store.open_write(topic.handle.append_file(name), durable=True))
-    writer.append(0, batch_of([b"row"]), schema.RECORD_ID, "none")
-    writer.close()
-    file = SequencedFile(name, (Holder("0", state.incarnations["0"]),), tuple(writer.chunks))
-    staged = StagedFile("t", topic.handle.topic_id, file)
-    return Batch(ProducerClaim("q", "q", "r", number), (staged,), "1", ())
-
-
-def rolled_on_the_leader_alone(topic):
-    """Return the swap of a roll that only node 0 has taken."""
-    one = topic.partition()
-    job = roll_plan.RollJob(0, one.leader_epoch, 1, (), one.chunks, one.epoch_starts)
-    work = msgspec.structs.replace(roll_task.roll_task_of(topic.handle, job), targets=("0",))
-    return roll_task.run_roll(topic.log.store_at, work, topic.log.environment)
+    file = staged(topic.log, topic.handle, {0: [b"row"]}, ("0",))
+    return Batch(ProducerClaim("q", "q", "r", number), (StagedFile("t", topic.handle.topic_id, file),), "1", ())
 
 
 @pytest.mark.parametrize("failed", [(), ("1",)])
 def test_a_commit_copies_what_was_rolled_to_the_isr_unless_a_task_could_not_write_to_a_member(failed):
     topic = ReplicatedTopic()
     topic.append(on=("0", "1", "2"), acks="all")
-    swap, with_rows = rolled_on_the_leader_alone(topic), batch(topic, 0)
+    swap, with_rows = topic.rolled(1), batch(topic, 0)
     files = [msgspec.structs.replace(each, failed=failed) for each in with_rows.files]
     commit(topic.handle, msgspec.structs.replace(with_rows, files=tuple(files), swaps=(swap,)), RetryPolicy())
     assert [each.name for each in topic.partition().segments] == ([] if failed else [swap.segments[0].name])

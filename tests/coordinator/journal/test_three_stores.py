@@ -17,7 +17,6 @@ from pyspark_log_coordinator.journal.paxos import Register
 from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
-    CorruptObject,
     OutcomeUnknown,
     StoreError,
     StoreRefused,
@@ -31,7 +30,7 @@ from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems, open_
 from tests.support.coordinator.journal_end import end_keys
 from tests.support.coordinator.journal_objects import ENTRIES, EVERY, KEPT, SNAPSHOTS, add, fill
 from tests.support.coordinator.stand_in_threads import ShuffledThreads
-from tests.support.coordinator.three_stores import ThreeStores, mark
+from tests.support.coordinator.three_stores import ThreeStores, marked_stores
 from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
@@ -43,17 +42,12 @@ class Store(BreakableStore):
     def keys(self, folder=""):
         return [key for key in MemoryStore.list(self, "") if key.startswith(folder)]
 
-    def get(self, key):
-        return MemoryStore.read(self, key)
-
 
 class Cluster:
     """Three stores, and processes that open the journal on them."""
 
     def __init__(self, seed=0):
-        self.stores = [Store(f"store-{letter}") for letter in "abc"]
-        for i, store in enumerate(self.stores):
-            mark(store, i)
+        self.stores = marked_stores(Store)
         self._chance = random.Random(seed)
         self._calls = []
 
@@ -206,24 +200,6 @@ def refuse_snapshots(store, key, data, creating=None):
     if key.startswith(SNAPSHOTS):
         raise StoreRefused(store.url, key, "the disk is full")
     return MemoryStore.create(store, key, data)
-
-
-@pytest.mark.parametrize("damaged", [0, 1, 2])
-def test_a_damaged_copy_of_a_snapshot_is_passed_over(cluster, damaged):
-    journal = cluster.open()
-    fill(journal, 3 * KEPT)
-    cluster.finish()
-    for key in cluster.stores[damaged].keys(SNAPSHOTS):
-        cluster.stores[damaged].put(key, cluster.stores[damaged].get(key)[:-1])
-    assert_whole(cluster, journal.state.items)
-    trimming.trim(journal)
-    assert_whole(cluster, journal.state.items)
-    cluster.finish()
-    for store in cluster.stores:
-        for key in store.keys(SNAPSHOTS):
-            store.put(key, store.get(key)[:-1])
-    with pytest.raises(CorruptObject, match=SNAPSHOTS):
-        cluster.open().refresh()
 
 
 # A store that was away while others trimmed

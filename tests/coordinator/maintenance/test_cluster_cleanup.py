@@ -4,12 +4,10 @@ import pytest
 
 from pyspark_log_coordinator.cluster.nodes import FenceNode, UnfenceNode
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
 from pyspark_log_storage.stores.local import LocalStore
-from tests.support.coordinator.deleted_topics import DELAY_MS, DELETED_MS, LATER_MS, contents, end_of, filled, left_of
 from tests.support.coordinator.journal_end import end_keys
 from tests.support.coordinator.replicated_topic import ALL
 from tests.support.coordinator.rolled_nodes import breakable
@@ -17,6 +15,33 @@ from tests.support.coordinator.stored_topic import StoredTopic
 from tests.support.counted_bucket import CountedBucket
 
 DAY_MS = 24 * 3_600_000
+DELAY_MS = 60_000
+DELETED_MS = 1_000_000
+LATER_MS = DELETED_MS + DELAY_MS
+
+
+def filled(store=None, **settings):
+    """A topic with segments, unrolled chunks, released files and a snapshot."""
+    topic = StoredTopic(store, partitions=2, **settings)
+    topic.fill(4, partitions=(0, 1))
+    topic.roll(2, partition=0)
+    topic.roll(2, partition=0)
+    topic.merge(partition=0)
+    topic.fill(2, partitions=(0, 1))
+    return topic
+
+
+def contents(store):
+    return {key: store.read(key) for key in store.list("")}
+
+
+def end_of(topic):
+    """Return the keys of what stays of a deleted topic forever."""
+    return sorted(end_keys(topic.handle.journal))
+
+
+def left_of(topic):
+    return list(topic.store.list(topic.folder))
 
 
 @pytest.fixture
@@ -223,18 +248,3 @@ def test_a_deleted_topic_that_cannot_be_read_is_reported_and_the_others_go_on(de
     assert entry in error.message
     with pytest.raises(CorruptObject, match=entry):
         clean_up_cluster(deleted.log)
-
-
-# The rest of a cluster's upkeep
-
-
-def test_the_clusters_own_journal_is_trimmed(monkeypatch):
-    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
-    monkeypatch.setattr(trimming, "SNAPSHOTS_KEPT", 1)
-    topic = StoredTopic()
-    for number in range(10):
-        topic.log.create_topic(f"topic-{number}", 1)
-    before = len(list(topic.store.list("cluster/")))
-    done = clean_up_cluster(topic.log)
-    assert done.trimmed == before - len(list(topic.store.list("cluster/"))) > 0
-    assert len(topic.open().topics()) == 11

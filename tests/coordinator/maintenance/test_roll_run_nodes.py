@@ -11,7 +11,7 @@ from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused,
 from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.segments import segment
 from tests.support.coordinator.replicated_topic import ALL
-from tests.support.coordinator.rolled_nodes import breakable, disk, fill, holders, job, roll
+from tests.support.coordinator.rolled_nodes import breakable, disk, fill, holders, roll
 
 
 @pytest.fixture(params=["log", "parquet"])
@@ -22,12 +22,6 @@ def topic(request, monkeypatch):
 
 of_logs = pytest.mark.parametrize("topic", ["log"], indirect=True)
 """Of merges: Parquet segments are not merged."""
-
-
-def flip(topic, name, key, position=-1):
-    data = bytearray(disk(topic, name).read(key))
-    data[position] ^= 1
-    disk(topic, name).put(key, bytes(data))
 
 
 def file_key(topic, number=0):
@@ -62,8 +56,8 @@ def test_a_segment_is_on_every_member_of_the_isr_and_in_its_place_by_one_entry(t
 def test_rows_that_the_leader_cannot_serve_come_from_another_node(topic, how):
     fill(topic, 4)
     if how == "damaged":
-        flip(topic, "0", file_key(topic, 1))
-        flip(topic, "1", file_key(topic, 2))
+        topic.damage("0", file_key(topic, 1))
+        topic.damage("1", file_key(topic, 2))
     else:
         disk(topic, "0").delete(file_key(topic, 1))
     roll(topic)
@@ -79,7 +73,7 @@ def test_a_segment_that_is_cut_on_one_node_is_merged_from_another(topic):
     key = topic.handle.segment(0, first.name)
     last = segment.scan(disk(topic, "0"), key)[-1].position
     disk(topic, "0").put(layout.segment_file(key), disk(topic, "0").read(layout.segment_file(key))[:last])
-    flip(topic, "0", f"{topic.handle.segment(0, second.name)}.log", -5)
+    topic.damage("0", f"{topic.handle.segment(0, second.name)}.log", -5)
     one = topic.partition()
     merge = roll_plan.RollJob(0, one.leader_epoch, 2, one.segments, (), one.epoch_starts)
     swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, merge), topic.log.environment)
@@ -91,7 +85,7 @@ def test_a_segment_that_is_cut_on_one_node_is_merged_from_another(topic):
 def test_rows_that_no_node_can_serve_are_an_error_that_names_the_offset(topic):
     fill(topic, 3)
     for name in ALL:
-        flip(topic, name, file_key(topic, 1))
+        topic.damage(name, file_key(topic, 1))
     with pytest.raises(CorruptObject, match="topic 't', partition 0, offset 1"):
         roll(topic)
     assert not any(key.startswith("0/") for name in ALL for key in topic.keys(name))
@@ -101,7 +95,7 @@ def test_rows_that_no_node_can_serve_are_an_error_that_names_the_offset(topic):
 def test_a_node_that_fails_is_left_out_and_gets_a_copy_before_the_swap_is_proposed(topic, error):
     fill(topic, 2)
     disk(topic, "1").broken_writes = error
-    swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, job(topic)), topic.log.environment)
+    swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, topic.job()), topic.log.environment)
     assert holders(swap.segments[0]) == ["0", "2"]
     assert isr_copies.with_copies(topic.handle, [swap]) == (swap,), "it still fails"
     assert topic.handle.submit(MaintainSegments((swap,))).events == []
@@ -116,7 +110,7 @@ def test_a_copy_does_not_count_if_its_disk_was_unmounted_meanwhile(topic, monkey
     fill(topic, 2)
     store = disk(topic, "1")
     store.broken_writes = StoreUnavailable
-    swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, job(topic)), topic.log.environment)
+    swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, topic.job()), topic.log.environment)
     store.broken_writes = None
     real = store.open_write
 
@@ -137,7 +131,7 @@ def test_a_node_that_only_this_process_may_not_use_fails_the_job(topic):
 
 def test_a_node_that_was_replaced_while_it_was_written_to_is_no_holder(topic):
     fill(topic, 2)
-    work = roll_task_of(topic.handle, job(topic))
+    work = roll_task_of(topic.handle, topic.job())
     disk(topic, "1").delete("node")
     swap = run_roll(topic.log.store_at, work, topic.log.environment)
     assert holders(swap.segments[0]) == ["0", "2"]

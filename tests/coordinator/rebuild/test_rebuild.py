@@ -11,15 +11,12 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.rebuild import execute
-from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, SequencedFile
-from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import BatchMismatch, InvalidInput, InvalidOption, StaleFile
-from pyspark_log_storage.files.append_file import AppendFileWriter
-from pyspark_log_storage.layout import MARKER, born_name
+from pyspark_log_coordinator.topic.machine import CommitBatch
+from pyspark_log_storage.errors import InvalidInput, InvalidOption, StaleFile
+from pyspark_log_storage.layout import MARKER
 from pyspark_log_storage.stores.addresses import open_store
 from tests.support.coordinator.lost_cluster import LostCluster, look
-from tests.support.coordinator.replicated_topic import ALL, write
-from tests.support.coordinator.stored_topic import batch_of
+from tests.support.coordinator.replicated_topic import ALL, staged
 from tests.support.lost_folders import lose_folder
 from tests.support.plain_log import flip_bit
 
@@ -45,19 +42,6 @@ def sound(log):
     """Assert that nothing is wrong with the cluster and its topics."""
     reports = [verify.verify_cluster(log), *(verify.verify(log.topic(name)) for name in log.topics())]
     assert [each.findings for each in reports] == [[] for _ in reports]
-
-
-def staged(cluster, handle):
-    """Return a file that no entry names yet."""
-    state = handle.refresh()
-    name = born_name(handle.journal.number, "0" * 32)
-    chunks = ()
-    for node in ALL:
-        writer = AppendFileWriter(cluster.log.node_store(node).open_write(handle.append_file(name)))
-        writer.append(0, batch_of([b"late"]), schema.RECORD_ID, "none")
-        writer.close()
-        chunks = tuple(writer.chunks)
-    return SequencedFile(name, tuple(Holder(node, state.incarnations[node]) for node in ALL), chunks)
 
 
 @pytest.mark.parametrize("nodes", [ALL, ("0", "1"), ("1", "2"), ("0",), ("2",)], ids="+".join)
@@ -141,22 +125,11 @@ def test_a_segment_damaged_on_every_node_ends_its_partition_and_the_report_says_
     assert all(cluster.segment(node, "t", second).exists() for node in ALL)
 
 
-def test_the_replay_of_a_partly_lost_batch_is_an_error(cluster):
-    last = cluster.log.topic("u").journal.state.files[-1].name
-    cluster.lose_journals()
-    for node in ALL:
-        (cluster.folder(node, "u") / "append" / last).unlink()
-    assert cluster.rebuild().lost == 2
-    cluster.check(lost={("u", 0): 2})
-    with pytest.raises(BatchMismatch, match=r"lost|cut"):
-        write(cluster.log, cluster.log.topic("u"), cluster.batches - 1, {0: [b"again", b"again"]}, ALL, "all")
-
-
 def test_a_process_from_before_the_rebuild_appends_nothing_and_reads_the_rebuilt_log(cluster):
     """It knows the old journal, and has staged files."""
     old = cluster.log
     handle = old.topic("u")
-    stale = staged(cluster, handle)
+    stale = staged(cluster.log, handle, {0: [b"late"]}, ALL)
     cluster.lose_journals()
     cluster.rebuild()
     with pytest.raises(StaleFile):

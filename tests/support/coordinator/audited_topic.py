@@ -15,11 +15,5 @@ def finding(topic):
     return found
 
 
-def flip(topic, key, position):
-    data = bytearray(topic.store.read(key))
-    data[position] ^= 4
-    topic.store.put(key, bytes(data))
-
-
 def said(found):
     return f"{found.what}: {found.detail}"

@@ -1,6 +1,4 @@
-"""The disks of journal nodes, by address, and a clock far ahead of them."""
-
-import msgspec
+"""The disks of journal nodes, by address."""
 
 from pyspark_log_coordinator.log import bootstrap
 from pyspark_log_coordinator.log.log import Log
@@ -50,7 +48,3 @@ class Disks:
         log = Log(stores, environment or fake_environment(), open_node=self.open, probe=one_after_another)
         log.open(create=create)
         return log
-
-
-def patient():
-    return msgspec.structs.replace(fake_environment(), now_ms=lambda: 10**13)

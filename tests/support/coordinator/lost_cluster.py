@@ -1,7 +1,7 @@
 """A cluster of three nodes in local folders, whose journals are lost."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage import layout
 from pyspark_log_storage.stores.addresses import open_store
-from pyspark_log_storage.stores.store import Store
 from tests.support.coordinator.replicated_topic import ALL, write
 from tests.support.lost_folders import lose_folder
 
@@ -77,7 +76,7 @@ class LostCluster:
         return swap.segments[0].name
 
     def checkpoint(self, topic: str) -> None:
-        """Write checkpoints and descriptions, as maintenance does."""
+        """Write descriptions, as maintenance does."""
         descriptions.write_on_nodes(self.log.topic(topic))
 
     def folder(self, node: str, topic: str) -> Path:
@@ -99,12 +98,12 @@ class LostCluster:
     def lose_node(self, node: str) -> None:
         lose_folder(self.url(node))
 
-    def survey(self, nodes: Sequence[str] = ALL, journals: Sequence[str] = ()) -> Survey:
-        return look(*(self.url(node) for node in nodes), journals=[self.url(node) for node in journals])
+    def survey(self, nodes: Sequence[str] = ALL) -> Survey:
+        return look(*map(self.url, nodes))
 
-    def rebuild(self, nodes: Sequence[str] = ALL, journals: Sequence[str] = (), **flags: Any) -> Survey:
+    def rebuild(self, nodes: Sequence[str] = ALL, **flags: Any) -> Survey:
         """Rebuild the cluster from some nodes, and open it."""
-        found = self.survey(nodes, journals)
+        found = self.survey(nodes)
         execute.rebuild(found, real_environment(), **flags)
         self.open(found)
         return found
@@ -135,9 +134,9 @@ class LostCluster:
         copying.catch_up(self.log.topic(topic), node)
 
 
-def look(*urls: str, journals: Sequence[str] = (), open_node: Callable[[str], Store] = open_store) -> Survey:
+def look(*urls: str) -> Survey:
     """Return the survey of the nodes at these addresses."""
-    return survey([open_node(url) for url in urls], real_environment(), journals, open_node=open_node)
+    return survey([open_store(url) for url in urls], real_environment(), open_node=open_store)
 
 
 def read(log: Log, topic: str, partition: int = 0) -> list[bytes]:

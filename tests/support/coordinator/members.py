@@ -21,10 +21,6 @@ SESSION = 45.0
 """The default of session.timeout.ms, in seconds."""
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
 class Topics:
     """The reader of a consumer: notes what happens to its partitions, and where it would read on."""
 
@@ -97,10 +93,6 @@ class Processes:
         """The group, as who looks on sees it."""
         return self._log.group_handle(self._log.groups()["g"]).journal.refresh()
 
-    @property
-    def entries(self):
-        return self._log.group("g").journal.number
-
     def start(self, participant, interval_ms=3000, **settings):
         """A process that does nothing before `run`."""
         session = Session(self.log(), "g", MemberSettings(heartbeat_interval_ms=interval_ms, **settings))
@@ -125,10 +117,7 @@ class Processes:
         until = self.now + seconds
         while self.now < until:
             for member in list(self.running):
-                try:
-                    member.poll()
-                except Killed:
-                    self.kill(member)
+                member.poll()
             pauses = [member.pause() for member in self.running]
             self.now = min(until, self.now + max(0.001, min(pauses, default=until)))
 
@@ -162,10 +151,6 @@ def shares(*consumers):
     found = [numbers(each) for each in consumers]
     assert sorted(number for each in found for number in each) == list(range(6))
     return [len(each) for each in found]
-
-
-def die(_):
-    raise Killed
 
 
 def told(consumer, what):

@@ -3,46 +3,37 @@
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.log import journal_move, node_admin
 from pyspark_log_coordinator.topic.machine import AlterConfig
-from pyspark_log_storage.errors import (
-    StoreRefused,
-    StoreUnavailable,
-)
+from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.journal_disks import URLS, Disks
 
 NEW = ("/disk/3", "/disk/4", "/disk/5")
 
 
 class Stores(Disks):
-    """Stores that go at a certain call: away, or the process that makes it ends."""
+    """Stores that go away at a certain call."""
 
     def __init__(self):
         super().__init__(*URLS)
         self.calls = {}
         self.away_from = {}
-        self.creates_left = 10**9
 
     def open(self, url):
         store = super().open(url)
         for name in ("read", "create", "list", "delete"):
-            setattr(store, name, self._counted(url, name, getattr(store, name)))
+            setattr(store, name, self._counted(url, getattr(store, name)))
         return store
 
-    def _counted(self, url, name, call):
+    def _counted(self, url, call):
         def counted(*args, **more):
             self.calls[url] = self.calls.get(url, 0) + 1
             if self.calls[url] >= self.away_from.get(url, 10**9):
                 raise StoreUnavailable(url, "", "it is away")
-            if name == "create":
-                if self.creates_left == 0:
-                    raise StoreRefused(url, "", "the process has ended")
-                self.creates_left -= 1
             return call(*args, **more)
 
         return counted
 
     def bring_back(self):
         self.away_from.clear()
-        self.creates_left = 10**9
 
 
 def cluster_of_six():

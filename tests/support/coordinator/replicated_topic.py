@@ -13,6 +13,7 @@ from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainSegments, SequencedFile
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files.append_file import AppendFileWriter
@@ -70,22 +71,34 @@ class ReplicatedTopic:
         batch = next(self._batches)
         return write(self.log, self.handle, batch, rows or {0: [b"row of batch %d" % batch]}, on, acks)
 
+    def job(self, chunks: int | None = None, partition: int = 0) -> roll_plan.RollJob:
+        """Return the roll of the oldest chunks of a partition, all where no number is given."""
+        one, parquet = self.partition(partition), self.handle.state.config.segment_format == "parquet"
+        return roll_plan.RollJob(
+            partition, one.leader_epoch, 1, (), tuple(one.chunks[:chunks]), one.epoch_starts, parquet
+        )
+
+    def rolled(self, chunks: int, on: str = "0", partition: int = 0) -> SwapSegments:
+        """Roll the oldest chunks into a segment on one node, and swap nothing in."""
+        work = msgspec.structs.replace(roll_task.roll_task_of(self.handle, self.job(chunks, partition)), targets=(on,))
+        return roll_task.run_roll(self.log.store_at, work, self.log.environment)
+
     def roll(self, chunks: int, on: str = "0", partition: int = 0) -> str:
         """Roll the oldest chunks into a segment on one node, copy it to the rest of the ISR; return its name."""
-        one = self.partition(partition)
-        taken = tuple(one.chunks[:chunks])
-        parquet = self.handle.journal.state.config.segment_format == "parquet"
-        job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts, parquet)
-        work = msgspec.structs.replace(roll_task.roll_task_of(self.handle, job), targets=(on,))
-        swap = roll_task.run_roll(self.log.store_at, work, self.log.environment)
+        swap = self.rolled(chunks, on, partition)
         self.handle.submit(MaintainSegments(isr_copies.with_copies(self.handle, [swap])))
         return swap.segments[0].name
 
+    def damage(self, node: str, key: str, position: int = -1) -> None:
+        """Flip one bit of an object on a node."""
+        store = self.log.node_store(node)
+        data = bytearray(store.read(key))
+        data[position] ^= 1
+        store.put(key, bytes(data))
 
-def write(
-    log: Log, handle: TopicHandle, batch: int, rows: Mapping[int, Sequence[bytes]], on: Sequence[str], acks: Acks = "1"
-) -> str:
-    """Append a batch of one file, which lies on some nodes; return the file's name."""
+
+def staged(log: Log, handle: TopicHandle, rows: Mapping[int, Sequence[bytes]], on: Sequence[str]) -> SequencedFile:
+    """Write a file that lies on some nodes, and that no entry names yet."""
     state = handle.refresh()
     name = born_name(handle.journal.number, log.environment.nonce())
     chunks = ()
@@ -95,7 +108,13 @@ def write(
             writer.append(partition, batch_of(values), schema.RECORD_ID, "none")
         writer.close()
         chunks = tuple(writer.chunks)
-    holders = tuple(Holder(node, state.incarnations[node]) for node in on)
-    file = SequencedFile(name, holders, chunks)
+    return SequencedFile(name, tuple(Holder(node, state.incarnations[node]) for node in on), chunks)
+
+
+def write(
+    log: Log, handle: TopicHandle, batch: int, rows: Mapping[int, Sequence[bytes]], on: Sequence[str], acks: Acks = "1"
+) -> str:
+    """Append a batch of one file, which lies on some nodes; return the file's name."""
+    file = staged(log, handle, rows, on)
     handle.submit(CommitBatch(ProducerClaim("q", "q", "r", batch), (file,), acks=acks))
-    return name
+    return file.name

@@ -3,7 +3,6 @@
 import random
 
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
-from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -25,16 +24,9 @@ def fill(topic, batches, on=ALL):
         topic.append({0: [dice.randbytes(50_000)]}, on=on, acks="all")
 
 
-def job(topic, chunks=None):
-    one = topic.partition()
-    taken = tuple(one.chunks[: len(one.chunks) if chunks is None else chunks])
-    parquet = topic.handle.journal.state.config.segment_format == "parquet"
-    return roll_plan.RollJob(0, one.leader_epoch, 1, (), taken, one.epoch_starts, parquet)
-
-
 def roll(topic, chunks=None):
     """Roll the oldest chunks as a task does, without opening the log."""
-    work = roll_task_of(topic.handle, job(topic, chunks))
+    work = roll_task_of(topic.handle, topic.job(chunks))
     task = topic.stores.task()
     swap = run_roll(task.store_at, work, topic.log.environment)
     topic.handle.submit(MaintainSegments((swap,)))

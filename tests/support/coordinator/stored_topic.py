@@ -101,14 +101,13 @@ class StoredTopic:
         rows: Mapping[int, Sequence[bytes]],
         times_ms: Sequence[int] | None = None,
         compression: str = "lz4",
-        swaps: tuple[SwapSegments, ...] = (),
         *,
         with_headers: bool = False,
     ) -> None:
         """Append values to partitions, one chunk each, in one batch. The schema of the chunks may have headers."""
         staged = self.stage(rows, times_ms, compression, with_headers=with_headers)
         claim = ProducerClaim("q", "q", "r", next(self._batches))
-        self.handle.submit(CommitBatch(claim, (staged,), swaps=swaps))
+        self.handle.submit(CommitBatch(claim, (staged,)))
         for partition, values in rows.items():
             self.expected[partition] += values
 

@@ -22,9 +22,9 @@ def mark(store: MemoryStore, number: int, incarnation: str = "incarnation") -> N
     store.put(layout.MARKER, node.encode(Marker("c", str(number), f"{incarnation}-{number}")))
 
 
-def marked_stores() -> list[MemoryStore]:
+def marked_stores(kind: type[MemoryStore] = MemoryStore) -> list[MemoryStore]:
     """Return three empty stores that belong together."""
-    stores = [MemoryStore(f"store-{letter}") for letter in "abc"]
+    stores = [kind(f"store-{letter}") for letter in "abc"]
     for number, store in enumerate(stores):
         mark(store, number)
     return stores

@@ -1,12 +1,11 @@
 """A store in memory that notes what it is asked, and goes wrong where a test tells it to."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from pyspark_log_storage.errors import StoreError, StoreRefused, StoreUnavailable
-from pyspark_log_storage.stores.store import ObjectWriter
-from tests.support.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore, MemoryWriter
 
 ALWAYS = 10**9
 
@@ -23,12 +22,13 @@ class Trouble(msgspec.Struct):
     """What another process does before the answer comes."""
 
 
-class TroubledStore:
-    """Passes everything on to a `MemoryStore`, which several of these may share."""
+class TroubledStore(MemoryStore):
+    """Has the objects of a `MemoryStore`, which several of these may share."""
 
     def __init__(self, inner: MemoryStore | None = None) -> None:
         self.inner = inner or MemoryStore()
-        self.url = self.inner.url
+        super().__init__(self.inner.url)
+        self._objects, self._lock = self.inner._objects, self.inner._lock
         self.reads: list[str] = []
         self.lists: list[str] = []
         self.creates: list[str] = []
@@ -80,12 +80,6 @@ class TroubledStore:
         self.reads.append(key)
         return self.inner.exists(key)
 
-    def create_unflushed(self, key: str, data: bytes) -> bool:
-        return self.inner.create_unflushed(key, data)
-
-    def put(self, key: str, data: bytes) -> None:
-        self.inner.put(key, data)
-
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         self.reads.append(key)
         for trouble in [each for each in self._before_read if key.startswith(each[0])]:
@@ -93,28 +87,9 @@ class TroubledStore:
             trouble[1]()
         return self.inner.read(key, start, length)
 
-    def size(self, key: str) -> int:
-        return self.inner.size(key)
-
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
         self.lists.append(prefix)
         return self.inner.list(prefix, after)
 
-    def folders(self, prefix: str) -> Iterator[str]:
-        self.lists.append(prefix)
-        return self.inner.folders(prefix)
-
-    def delete(self, key: str) -> None:
-        self.inner.delete(key)
-
-    def remove_folders(self, prefix: str) -> None:
-        self.inner.remove_folders(prefix)
-
-    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> ObjectWriter:
+    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> MemoryWriter:
         return self.inner.open_write(key, durable=durable, replace=replace)
-
-    def clock_ms(self) -> int | None:
-        return self.inner.clock_ms()
-
-    def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
-        return self.inner.delete_unfinished(dry_run=dry_run)
