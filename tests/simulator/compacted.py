@@ -212,7 +212,7 @@ def _look_at_lag(process: Process) -> None:
             begin = max(each.committed, one.log_start)
             count = len(known.readable(each.partition, one, begin, one.high_watermark))
             cut = [s for s in one.keyed_segments if s.base_offset < begin < s.end_offset]
-            before_it = sum(at < begin for s in cut for at in known.content(each.partition, s).rows)
+            before_it = sum(at < begin for s in cut for at in known.content(each.partition, s))
             expected.append((count, min(one.high_watermark - begin, count + before_it)))
             world.counts["lags below the compacted end"] += begin < one.compacted_end
         is_right = any(low <= each.lag <= high for low, high in expected)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 _US_PER_MS = 1000
 
 
-class Content(NamedTuple):
-    """What a segment of the head has."""
-
-    rows: dict[int, Row]
-    """By offset, ascending."""
-
-
 class Compaction:
     """The keyed segments of all partitions, and what became of the rows that were compacted."""
 
@@ -44,28 +37,28 @@ class Compaction:
         self._jobs = jobs
         self._counts = counts
         self._now_ms = now_ms
-        self._contents: dict[str, Content] = {}
+        self._contents: dict[str, dict[int, Row]] = {}
         self._compacted_ms: dict[tuple[int, int], int] = {}
         """When each row was compacted first, by partition and offset: the time of the entry (ms)."""
         self._gone: set[tuple[int, int]] = set()
         """The rows that deleted their key and were dropped, by partition and offset."""
         rows.on_decided = self.decided
 
-    def content(self, p: int, segment: SegmentRef) -> Content:
-        """Return what a keyed segment has."""
+    def content(self, p: int, segment: SegmentRef) -> dict[int, Row]:
+        """Return the rows of a keyed segment, by offset, ascending."""
         if segment.name not in self._contents:
             key = f"{self._rows.topic_folder}{p}/{segment.name}"
             table = read_parquet(self._rows.files.data[key])
             require(set(table.column("partition").to_pylist()) == {p}, f"{segment.name} is of another partition")
             offsets = table.column("offset").to_pylist()
             require(offsets == sorted(set(offsets)), f"{segment.name} has its rows in another order: {offsets}")
-            self._contents[segment.name] = Content(dict(zip(offsets, rows_of(table), strict=True)))
+            self._contents[segment.name] = dict(zip(offsets, rows_of(table), strict=True))
         return self._contents[segment.name]
 
     def readable(self, p: int, partition: Partition, begin: int, end: int) -> list[int]:
         """Return the offsets from `begin` up to `end` that have a row."""
         begin, reached = max(begin, partition.log_start), _compacted_end(partition)
-        keyed = [offset for each in _keyed(partition) for offset in self.content(p, each).rows if begin <= offset < end]
+        keyed = [offset for each in _keyed(partition) for offset in self.content(p, each) if begin <= offset < end]
         return [*keyed, *range(max(begin, reached), end)]
 
     def newest(self, p: int, end: int, log_start: int) -> dict[int, Row]:
@@ -105,10 +98,10 @@ class Compaction:
         partition, rows = state.partitions[p], self._rows.rows[p]
         where = f"partition {p}, keyed segment {new.name}"
         content = self.content(p, new)
-        for offset, row in content.rows.items():
+        for offset, row in content.items():
             require(new.base_offset <= offset < new.end_offset, f"{where}: offset {offset} is out of its range")
             require(row == rows[offset], f"{where}: offset {offset} is {row} now, and was written as {rows[offset]}")
-        require(new.keyed is not None and new.keyed.rows == len(content.rows), f"{where}: it has {new.keyed} rows")
+        require(new.keyed is not None and new.keyed.rows == len(content), f"{where}: it has {new.keyed} rows")
         require(state.config.is_compacted, f"{where}: cleanup.policy is {state.config.cleanup_policy}")
         holders = {each.node for each in new.holders if state.incarnations.get(each.node) == each.incarnation}
         lacking = set(partition.isr) - holders
@@ -145,7 +138,7 @@ class Compaction:
         require(not keyed or reached <= partition.high_watermark, f"{where}: compacted up to {reached}, above the HW")
         live: dict[bytes, int] = {}
         for each in keyed:
-            rows = self.content(p, each).rows
+            rows = self.content(p, each)
             if each.keyed is not None and each.keyed.placeholder is not None:
                 require([*rows] == [each.keyed.placeholder], f"{where}: {each.name} has {rows}")
                 continue

@@ -4,14 +4,21 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreUnavailable, StoreUnfit
+from pyspark_log_storage.errors import InvalidOption, StoreUnavailable, StoreUnfit
 from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.store_check import ROUNDS, meet, meet_oneself
+from tests.storage.test_self_test import Overwrites, RemembersWhatWasMissing
 from tests.support.memory_store import MemoryStore
 
 
-def stores_in(folder, kind=LocalStore):
-    return [kind(str(folder)), kind(str(folder))]
+def stores_in(folder):
+    return [LocalStore(str(folder)), LocalStore(str(folder))]
+
+
+def stores_with_the_same_objects(*kinds):
+    first, second = (kind("/log") for kind in kinds)
+    second._objects, second._lock = first._objects, first._lock
+    return [first, second]
 
 
 def found_by_both(stores):
@@ -33,39 +40,14 @@ def test_one_process_may_be_both(tmp_path):
     assert list(stores[0].list("")) == []
 
 
-class Overwrites(LocalStore):
-    """Ignores the condition of `create`."""
-
-    def create(self, key, data):
-        self.put(key, data)
-        return True
-
-
-class RemembersWhatWasMissing(LocalStore):
-    """Finds no object of which it was once asked in vain, as a client with a cache of negative answers."""
-
-    def __init__(self, root):
-        super().__init__(root)
-        self._missing = set()
-
-    def read(self, key, start=0, length=None):
-        if key in self._missing:
-            raise ObjectMissing(self.url, key)
-        try:
-            return super().read(key, start, length)
-        except ObjectMissing:
-            self._missing.add(key)
-            raise
-
-
-class ListsTooFew(LocalStore):
+class ListsTooFew(MemoryStore):
     """Lists no answers, although they can be read."""
 
     def list(self, prefix, after=""):
         return (key for key in super().list(prefix, after) if "-seen-" not in key)
 
 
-class ShowsEachItsOwn(LocalStore):
+class ShowsEachItsOwn(MemoryStore):
     """Lets both users create what is contested, and shows each its own bytes."""
 
     def create(self, key, data):
@@ -78,7 +60,7 @@ class ShowsEachItsOwn(LocalStore):
         return self._mine if "contest" in key else super().read(key, start, length)
 
 
-class LetsNobodyWin(LocalStore):
+class LetsNobodyWin(MemoryStore):
     """Creates, and says that the object existed."""
 
     def create(self, key, data):
@@ -95,9 +77,9 @@ class LetsNobodyWin(LocalStore):
         (LetsNobodyWin, "both or none of them did"),
     ],
 )
-def test_a_store_that_shows_its_users_different_things_is_refused(tmp_path, kind, reason):
+def test_a_store_that_shows_its_users_different_things_is_refused(kind, reason):
     with pytest.raises((StoreUnfit, StoreUnavailable), match=reason):
-        meet_oneself(stores_in(tmp_path, kind), "name", 0.5)
+        meet_oneself(stores_with_the_same_objects(kind, kind), "name", 0.5)
 
 
 def test_a_user_that_nobody_meets_says_so():
@@ -115,8 +97,8 @@ def test_a_name_is_used_once():
         meet(store, "name", "a", 0.0)
 
 
-def test_the_reason_is_the_user_that_failed_and_not_the_one_that_waited_for_it(tmp_path):
-    broken, well = ListsTooFew(str(tmp_path)), LocalStore(str(tmp_path))
+def test_the_reason_is_the_user_that_failed_and_not_the_one_that_waited_for_it():
+    broken, well = stores_with_the_same_objects(ListsTooFew, MemoryStore)
     for name, stores in {"first": [broken, well], "second": [well, broken]}.items():
         with pytest.raises(StoreUnfit, match="does not list"):
             meet_oneself(stores, name, 0.5)

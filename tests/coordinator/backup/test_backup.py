@@ -25,11 +25,9 @@ from pyspark_log_storage.errors import CorruptObject, DataLoss, InvalidOption, O
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.countdown import CHANGES
+from tests.support.faulty_store import Fault, FaultyStore, Killed
 from tests.support.memory_store import MemoryStore
-
-
-class Killed(BaseException):
-    """Ends a process."""
 
 
 class Target(MemoryStore):
@@ -151,30 +149,15 @@ def test_a_backup_that_is_killed_is_none_and_the_next_one_continues_it(survived)
     assert rows_in(topic, restored(target)) == topic.expected[0]
 
 
-class Failing(MemoryStore):
-    """A store at which a process is killed at its n-th write."""
+def failing(calls):
+    """Return a store at which a process is killed at its n-th change, without those of the self-test's threads."""
+    left = itertools.count(calls, -1)
 
-    def __init__(self):
-        super().__init__("restored")
-        self.left = -1
+    def at(call, key):
+        is_last = call in {*CHANGES, "open"} and not key.startswith(layout.SELF_TEST) and next(left) == 1
+        return Fault.KILL_BEFORE if is_last else None
 
-    def _count(self, key):
-        self.left -= not key.startswith(layout.SELF_TEST)  # its threads wait for each other
-        if self.left == 0:
-            self.left = -1
-            raise Killed
-
-    def create(self, key, data):
-        self._count(key)
-        return super().create(key, data)
-
-    def put(self, key, data):
-        self._count(key)
-        super().put(key, data)
-
-    def open_write(self, key, *, durable=True, replace=False):
-        self._count(key)
-        return super().open_write(key, durable=durable, replace=replace)
+    return FaultyStore(MemoryStore("restored"), at)
 
 
 def test_a_restore_that_is_killed_anywhere_is_no_log_and_the_next_one_continues_it():
@@ -183,14 +166,12 @@ def test_a_restore_that_is_killed_anywhere_is_no_log_and_the_next_one_continues_
     commit(topic, 3)
     backup.back_up(topic.open(), target)
     for calls in itertools.count(1):
-        root = Failing()
-        root.left = calls
+        root = failing(calls)
         is_killed = False
         try:
             restored(target, to=root)
         except Killed:
             is_killed = True
-        root.left = -1
         log = opened(root) if _is_log(root) else restored(target, to=root)
         assert rows_in(topic, log) == topic.expected[0]
         assert log.group("g").journal.state.committed(topic.handle.topic_id, 0).offset == 3
@@ -211,12 +192,11 @@ def test_an_older_backup_is_not_restored_over_what_an_interrupted_restore_of_a_n
     newer = msgspec.structs.replace(newer, entry=newer.entry + NUMBER_MARGIN, topics=(moved,))
     refused = 0
     for calls in itertools.count(1):
-        root = Failing()
-        root.left = calls
+        root = failing(calls)
         try:
             restore(newer, target, root, real_environment(), as_new=True)
         except Killed:
-            root.left = -1
+            pass
         else:
             break
         if _is_log(root):

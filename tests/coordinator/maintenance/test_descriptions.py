@@ -1,5 +1,7 @@
 """A topic's description says what the journal says, and is written only if it has changed."""
 
+from unittest import mock
+
 import pytest
 
 from pyspark_log_coordinator.log import topic_description
@@ -90,18 +92,12 @@ def test_a_full_disk_is_described_once_files_are_deleted():
     assert described(topic).topic.files == ()
 
 
-def test_a_node_that_cannot_be_described_keeps_its_files():
-    class FullStore(MemoryStore):
-        def put(self, key, data):
-            if is_full and key.endswith(topic_description.NAME):
-                raise StoreRefused(self.url, key, "no space left")
-            super().put(key, data)
-
-    is_full = False
-    topic = StoredTopic(FullStore(), **AT_ONCE)
+def test_a_node_that_cannot_be_described_keeps_its_files(topic, monkeypatch):
     topic.fill(2)
     topic.roll()
-    before, is_full = topic.keys("append/"), True
+    before = topic.keys("append/")
+    refusal = StoreRefused(topic.store.url, "description", "no space left")
+    monkeypatch.setattr(topic.store, "put", mock.Mock(side_effect=refusal))
     with pytest.raises(StoreRefused):
         topic_cleanup.clean_up_topic(topic.handle)
     assert topic.keys("append/") == before

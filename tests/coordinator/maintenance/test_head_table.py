@@ -5,13 +5,13 @@ import itertools
 import msgspec
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.layout import topic_folder
 from tests.support.coordinator.compacted_topic import CompactedTopic
+from tests.support.coordinator.compaction_stories import stories, tell
 from tests.support.countdown import Countdown
 from tests.support.faulty_store import Fault, Killed
 from tests.support.rings import deep
@@ -93,57 +93,27 @@ def test_a_process_may_be_killed_at_each_step_of_a_cleanup(fault, every, monkeyp
     assert made >= 5, "it has become shorter"
 
 
-@st.composite
-def stories(draw):
-    """Return steps: batches of keys, cleanings, merges, cleanups, processes that come late, and the passing of time."""
-    key = st.sampled_from([b"a", b"b", b"c", b"d", b"e", b"", None])
-    rows = st.lists(st.tuples(key, st.booleans()), min_size=1, max_size=6)
-    step = st.one_of(
-        st.tuples(st.just("clean"), rows),
-        st.tuples(st.just("clean"), rows),
-        st.tuples(st.just("write"), rows),
-        st.tuples(st.just("merge"), st.tuples(st.integers(0, 3), st.integers(1, 3))),
-        st.tuples(st.just("late"), st.integers(0, 3)),
-        st.tuples(st.just("clean up"), st.none()),
-        st.tuples(st.just("clean up"), st.none()),
-        st.tuples(st.just("policy"), st.sampled_from(["compact", "delete"])),
-        st.tuples(st.just("sleep"), st.sampled_from([1, 600, 1200])),
-    )
-    return draw(st.lists(step, min_size=4, max_size=25))
-
-
 @pytest.mark.parametrize("examples", [30, deep(150)])
 def test_whatever_has_happened_the_table_is_the_head(examples):
     settings(max_examples=examples)(given(stories())(hold_the_head))()
 
 
 def hold_the_head(story):
-    topic, late = HeadTable(file_delete_delay_ms="500"), []
-    for number, (what, how) in enumerate(story):
-        if what in ("clean", "write"):
-            topic.write([(key, b"%d" % number if has_value else None) for key, has_value in how])
-        if what == "sleep":
-            topic.now_ms += how
-        elif what == "policy":
-            topic.handle.submit(AlterConfig({"cleanup.policy": how}))
-        elif what == "clean up" and topic.handle.config.is_compacted:
+    topic, steps = HeadTable(file_delete_delay_ms="500"), itertools.count(1)
+
+    def go_on():
+        """Clean up after every second step. Between some of the steps the topic is not compacted."""
+        number = next(steps)
+        if number % 5 in {0, 3}:
+            topic.handle.submit(AlterConfig({"cleanup.policy": "delete" if number % 5 else "compact"}))
+        if number % 2 and topic.handle.config.is_compacted:
             topic.clean_up()
-        elif what == "clean up":
+        elif number % 2:
             topic_cleanup.clean_up_topic(topic.handle)
-        elif what == "late" and late:
-            topic.swap_in(late.pop(how % len(late)))
-        elif what in ("clean", "merge"):
-            job = topic.merge_job(*how) if what == "merge" else topic.clean_job()
-            if job is not None and number % 3 == 0:
-                late.append(topic.make(job))
-            else:
-                topic.do(job)
+
+    tell(topic, story, go_on)
     topic.handle.submit(AlterConfig({"cleanup.policy": "compact"}))
     topic.do(topic.clean_job())
     topic.clean_up()
-    live = {key: row for key, row in zip(map(key_of, topic.rows()), topic.rows(), strict=True) if row[2] is not None}
+    live = {key: (offset, key, value) for offset, key, value in topic.rows() if value is not None}
     assert live == {key: tuple(row) for key, row in topic.expected().items()}
-
-
-def key_of(row):
-    return row[1]

@@ -3,10 +3,9 @@
 import pytest
 
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_coordinator.topic.machine import CommitBatch, MaintainSegments
-from pyspark_log_storage.errors import StaleFile
+from pyspark_log_coordinator.topic.machine import CommitBatch
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.support.memory_store import MemoryStore
+from tests.support.coordinator.troubled_store import TroubledStore
 
 HOUR = 3_600_000
 
@@ -74,33 +73,13 @@ def raise_floor(topic):
         topic.handle.submit(topic_cleanup.RaiseOrphanFloor(topic.handle.journal.number))
 
 
-def test_a_deleted_orphan_is_never_sequenced_afterwards(topic):
-    topic.fill(1)
-    late = topic.stage({0: [b"late"]})
-    late_swap = topic.carry_out(topic.job())
-    topic.fill(1)
-    for _ in range(2):
-        topic_cleanup.clean_up_topic(topic.handle)
-    assert late.name not in "".join(topic.keys())
-    with pytest.raises(StaleFile):
-        topic.handle.submit(CommitBatch(None, (late,)))
-    assert topic.handle.submit(MaintainSegments((late_swap,))).events == []
-    topic.check()
-
-
 def test_inline_maintenance_lists_all_files_only_when_the_floor_has_risen():
-    class ListingStore(MemoryStore):
-        def list(self, prefix, after=""):
-            listed.append(prefix)
-            return super().list(prefix, after)
-
-    listed = []
-    topic = StoredTopic(ListingStore(), retention_ms="-1", orphan_retention_ms=str(HOUR))
+    topic = StoredTopic(TroubledStore(), retention_ms="-1", orphan_retention_ms=str(HOUR))
     topic.fill(1)
     seen = []
     for minutes in (0, 1, 59, 60, 61):
         topic.clock.now_ms = minutes * 60_000
-        listed.clear()
+        topic.store.lists.clear()
         topic_cleanup.clean_up_topic(topic.handle, thorough=False)
-        seen.append(topic.folder in listed)
+        seen.append(topic.folder in topic.store.lists)
     assert seen == [False, False, False, True, False]
