@@ -49,17 +49,6 @@ def test_every_chunk_is_read_from_its_place_and_found_by_a_scan(stored, compress
     assert found == [(place.position, place.length, place.rows, place.crc) for place in places]
 
 
-def test_chunks_lie_back_to_back_in_the_order_of_the_writers_calls(memory):
-    writer = AppendFileWriter(memory.open_write(KEY, durable=True))
-    for partition, value in ((3, b"a"), (1, b"b" * 500), (3, b"c")):
-        writer.append(partition, record([value]), RECORD_ID, "none")
-    assert list(memory.list("")) == [], "it is invisible until it is closed"
-    writer.close()
-    assert [place.partition for place in writer.chunks] == [3, 1, 3]
-    ends = [place.position + place.length for place in writer.chunks]
-    assert [0, *ends] == [*(place.position for place in writer.chunks), memory.size(KEY)]
-
-
 def test_a_scan_yields_the_chunks_before_the_damage(memory):
     places = write(memory, [record([b"a"]), record([b"b"])])
     memory.put(KEY, memory.read(KEY)[:-1])

@@ -101,7 +101,6 @@ def test_a_producer_writes_its_topic_and_no_other(guarded):
 
 
 def test_a_member_of_a_group_commits_offsets(guarded):
-
     log = own_log(guarded.url, StorageOptions.given(guarded.server.options))
     log.open(create=False)
     log.group("readers", create=True)

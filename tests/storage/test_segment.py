@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_storage.columns.schema import RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
-from pyspark_log_storage.files import chunk, index
+from pyspark_log_storage.files import chunk
 from pyspark_log_storage.segments import segment, transfer
 from tests.support.memory_store import MemoryStore
 from tests.support.segment_reads import entries_between, entry_reaching
@@ -118,23 +118,6 @@ def test_an_index_is_not_made_from_a_damaged_log(memory, end):
     with pytest.raises(CorruptObject):
         transfer.check(memory, KEY, done)
     assert list(memory.list("")) == [f"{KEY}.log"]
-
-
-def test_files_with_the_bytes_of_another_segment_of_the_same_rows_are_refused_by_every_reader(memory):
-    """Of the same offsets and length, as after a roll that another process has done, too."""
-    expected = write(memory, SMALL)
-    other = KEY.replace("abc", "abd")
-    for ending in (".log", ".index"):
-        memory.put(f"{other}{ending}", memory.read(f"{KEY}{ending}"))
-    for read in (
-        lambda: index.between(memory, other, 1000, 1006),
-        lambda: index.first_reaching(memory, other, 0),
-        lambda: segment.scan(memory, other),
-        lambda: segment.epochs_of(memory, other),
-        lambda: transfer.check(memory, other, expected),
-    ):
-        with pytest.raises(CorruptObject, match="was written as"):
-            read()
 
 
 def test_every_flipped_byte_and_every_cut_of_an_index_is_met_by_the_log(memory):

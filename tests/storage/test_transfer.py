@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_storage.columns.schema import RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, StoreUnavailable
-from pyspark_log_storage.files import chunk
+from pyspark_log_storage.files import chunk, index
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.files.row_files import KeyedCounts
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
@@ -235,7 +235,13 @@ def test_a_segment_of_the_same_rows_in_the_place_of_another_is_refused(kind, sou
     for key in kind.keys:
         source.create(key.replace("abc", "abd"), source.read(key))
     other = kind.keys[0].replace("abc", "abd").removesuffix(".log")
-    for read in (segment.scan, segment.epochs_of, lambda *at: transfer.check(*at, expected)):
+    for read in (
+        segment.scan,
+        segment.epochs_of,
+        lambda *at: index.between(*at, 1000, 1006),
+        lambda *at: index.first_reaching(*at, 0),
+        lambda *at: transfer.check(*at, expected),
+    ):
         with pytest.raises(CorruptObject, match="was written as"):
             read(source, other)
 

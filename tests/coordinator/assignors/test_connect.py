@@ -45,13 +45,6 @@ def test_after_the_delay_lost_tasks_go_to_the_worker_that_returned():
     assert {share.until_ms for share in shares.values()} == {0}
 
 
-def test_a_task_that_runs_twice_is_stopped_and_assigned_again():
-    twice = {"V": TaskAssignment(("a", "b"), (), 1), "W": TaskAssignment(("b", "c", "d"), (), 1)}
-    first = assign(twice, TASKS, 0, DELAY)
-    assert (first["V"].revoked, first["W"].revoked) == (("b",), ("b",))
-    assert sorted(sum(tasks_of(assign(first, TASKS, 0, DELAY)).values(), ())) == ["a", "b", "c", "d"]
-
-
 tasks = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 3))
 workers = st.dictionaries(
     st.sampled_from(["U", "V", "W", "X"]),

@@ -1,4 +1,4 @@
-"""Repair on one node: only indexes are rebuilt."""
+"""Repair on one node: a damaged description is written again."""
 
 import pytest
 
@@ -6,8 +6,6 @@ from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.maintenance import descriptions
 from tests.support.coordinator.audited_topic import audit
-
-# Repair
 
 
 @pytest.mark.parametrize("damage", [lambda whole: whole[:-1], lambda _: b"0\n1\nother 0 0\n"])

@@ -4,17 +4,13 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.audit.verify import verify_cluster
-from pyspark_log_coordinator.journal import snapshot
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic import machine as topic_module
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout
-from pyspark_log_storage.layout import newest_first
 from tests.support.coordinator.audited_topic import finding, said
-
-# The cluster
 
 
 @pytest.fixture
@@ -47,15 +43,6 @@ def test_a_cluster_is_sound_after_deleted_topics_were_cleaned_up_and_its_journal
     report = audit_cluster(cluster)
     assert report.sound
     assert report.entries < 40
-
-
-def test_a_snapshot_of_the_cluster_that_differs_from_its_entries_is_named(cluster):
-    key = f"cluster/snapshots/{newest_first(16)}"
-    whole = snapshot.decode(cluster.store.read(key), key)
-    forged = msgspec.structs.replace(whole, state=msgspec.Raw(msgspec.msgpack.encode({"cluster_id": "other"})))
-    cluster.store.put(key, snapshot.encode(forged))
-    [found] = audit_cluster(cluster).findings
-    assert key in said(found)
 
 
 def test_the_topics_that_a_cluster_restored_from_an_old_copy_does_not_know_are_named(cluster):

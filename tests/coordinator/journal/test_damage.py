@@ -126,20 +126,6 @@ def test_a_state_with_another_field_stops_this_version(store):
 # Loss
 
 
-@pytest.mark.parametrize("store", [ThreeStores], indirect=True)
-@pytest.mark.parametrize("n", [1, 5, 9])
-def test_an_entry_that_one_of_three_stores_has_lost_is_read_from_the_others(journal, store, n):
-    fill(journal, 9)
-    store.keys()  # all three have it
-    first = store.inner[0]
-    for each in [key for key in first.list(ENTRIES) if key.startswith(entry_key(n))]:
-        first.delete(each)
-    opened = open_list(another(store))
-    assert opened.refresh() == journal.state
-    assert add(opened, "new").number == 10
-    assert journal.refresh().items[-1] == "new"
-
-
 @pytest.mark.parametrize("n", [1, 5, 8])
 def test_an_entry_that_is_lost_is_an_error_for_readers_and_writers(journal, store, n):
     fill(journal, 9)

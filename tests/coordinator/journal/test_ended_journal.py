@@ -37,12 +37,6 @@ class EndingJournal:
     def open(self, generation=1):
         return Journal(self.place(generation), FOLDER, MACHINE, fake_environment(), 10_000)
 
-    def begin_there(self):
-        journal = self.open()
-        with pytest.raises(LogMoved):
-            journal.refresh()
-        journal_move.begin(journal, self.place(2))
-
 
 @pytest.fixture
 def journals():
@@ -62,19 +56,6 @@ def test_no_entry_follows_the_last_one_whoever_knew_how_much(journals):
                 journal.refresh(polls=polls)
         assert (journal.number, journal.state.items) == (ended, ("book", "vase"))
     assert not any(layout.number(ended + 1) in key for store in journals.stores for key in store.list(""))
-
-
-def test_it_goes_on_at_the_new_stores_with_its_numbers_and_hashes(journals):
-    journal = journals.open()
-    journal.submit(AddItems(("book",)))
-    ended = journal.submit(END).number
-    for _ in range(2):
-        journals.begin_there()
-    there = journals.open(2)
-    assert (there.refresh().items, there.number, there.last_hash) == (("book",), ended, journal.last_hash)
-    assert there.submit(AddItems(("clock",))).number == ended + 1
-    journals.begin_there()
-    assert journals.open(2).refresh().items == ("book", "clock")
 
 
 def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(journals, monkeypatch):

@@ -76,13 +76,6 @@ def test_a_refused_command_writes_nothing(journal, store):
 # Doubtful answers
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_a_lost_answer_does_not_double_the_entry(journal, store, times):
-    store.lose_answers(ENTRIES, times)
-    assert add(journal, "book").number == 1
-    assert open_list(store).refresh().items == ("book",)
-
-
 @one_store
 @pytest.mark.parametrize("trouble", ["be_silent", "lose_answers"])
 def test_a_refusal_after_a_doubtful_answer_leaves_the_outcome_unknown(journal, store, trouble):
@@ -114,21 +107,6 @@ def test_a_folder_in_the_place_of_the_next_entry_is_an_error(tmp_path):
 
 
 # Snapshots
-
-
-@pytest.mark.usefixtures("snapshots_are_close")
-def test_replaying_from_every_snapshot_gives_the_state_of_replaying_from_the_first_entry(journal, store):
-    fill(journal, 18)
-    numbers = snapshots_in(store)
-    assert numbers == [4, 8, 12, 16]
-    for kept in [None, *numbers]:
-        copy = type(store)()
-        for key in store.list(""):
-            if not key.startswith(SNAPSHOTS) or (kept and key == f"{SNAPSHOTS}{newest_first(kept)}"):
-                copy.create(key, store.read(key))
-        replayed = open_list(copy)
-        assert replayed.refresh() == journal.state
-        assert replayed.number == 18
 
 
 @pytest.mark.usefixtures("snapshots_are_close")

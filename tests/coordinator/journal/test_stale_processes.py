@@ -125,16 +125,6 @@ def test_what_fails_when_a_suspended_writer_decides_again_leaves_the_outcome_unk
 # Readers that slept
 
 
-@pytest.mark.parametrize("asleep_at", [0, 1, KEPT])
-def test_a_suspended_reader_shows_the_newest_state(store, asleep_at):
-    reader, writer = open_list(store), open_list(another(store))
-    fill(writer, asleep_at)
-    reader.refresh()
-    fill_and_trim(store)
-    assert reader.refresh() == open_list(another(store)).refresh()
-    assert reader.number == asleep_at + 3 * KEPT
-
-
 def test_a_suspended_reader_keeps_its_state_until_it_can_read_the_snapshot(store, monkeypatch):
     reader = open_list(store)
     fill(open_list(another(store)), 2)

@@ -50,15 +50,6 @@ def test_the_newest_snapshots_stay_with_the_entries_from_the_oldest_of_them_on(s
     assert len(list(store.list(""))) <= KEPT + EVERY + SNAPSHOTS_KEPT
 
 
-@pytest.mark.parametrize("count", [0, 1, EVERY, KEPT - 1])
-def test_a_journal_with_few_snapshots_is_left_alone(store, count):
-    journal = open_list(store)
-    fill(journal, count)
-    before = list(store.list(""))
-    assert trimming.trim(journal) == 0
-    assert list(store.list("")) == before
-
-
 def test_stores_that_delete_slowly_keep_no_other_call_waiting_for_long(monkeypatch):
     """What is left behind a trimming that takes longer than the patience is deleted by the next calls."""
     monkeypatch.setattr(objects, "DELETING_SECONDS", 0.2)

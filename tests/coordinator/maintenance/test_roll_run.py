@@ -72,15 +72,6 @@ def test_the_journal_describes_a_segment_correctly(topic):
 # Damage
 
 
-def test_a_damaged_chunk_fails_the_job_with_an_error_that_names_it_and_leaves_nothing(topic):
-    topic.fill(3)
-    file = topic.handle.journal.state.files[1].name
-    topic.damage(topic.handle.append_file(file))
-    with pytest.raises(CorruptObject, match=f"topic 't', partition 0, offset 3.*{file}"):
-        topic.carry_out(topic.job())
-    assert topic.keys("0/") == []
-
-
 @pytest.mark.parametrize("how", ["flipped", "cut between two chunks"])
 def test_a_damaged_segment_fails_a_merge_with_an_error_that_names_it_and_leaves_nothing(topic, how):
     for _ in range(2):

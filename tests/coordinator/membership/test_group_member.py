@@ -4,7 +4,6 @@ import pytest
 
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.rebalance import EndWait
-from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_storage.errors import (
     UnknownMember,
 )
@@ -105,27 +104,3 @@ def test_members_rejoin_when_a_topic_gets_partitions_and_when_they_want_other_to
     world.settle()
     assert numbers(a) == list(range(8))
     assert {each.topic for each in b.positions} == {"u"}
-
-
-@pytest.mark.slow
-def test_a_static_member_that_missed_a_rebalance_and_finds_out_when_it_joins_has_lost_what_it_had():
-    world = Processes()
-    a = world.consumer(COOPERATIVE)
-    b = world.consumer(COOPERATIVE, instance_id="i", session_timeout_ms=1_800_000)
-    world.settle()
-    submit, generation = b.member.session.submit, b.member.generation
-
-    def submit_after_others(command):
-        b.member.session.submit = submit
-        world.kill(b.member)
-        a.member.rejoin()
-        world.run(400)
-        assert world.group.state is GroupState.STABLE
-        assert world.group.generation == generation + 1
-        world.running.append(b.member)
-        return submit(command)
-
-    b.member.session.submit = submit_after_others
-    b.member.rejoin()
-    world.settle()
-    assert told(b, "lost")

@@ -1,14 +1,11 @@
 """Which segments are Parquet: those that are merged, large ones, and in time all that follows a Parquet one."""
 
-import random
-
 import pytest
 
 from pyspark_log_coordinator.segments.roll_plan import INLINE_LAG_MS, LEVEL_MAX, plan, table_end
 from pyspark_log_coordinator.segments.tiers import MERGE_COUNT
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from tests.support.coordinator.topics import after, at, commit, file, filled, rolled, started
-from tests.support.rings import sample
 
 HOUR = 3_600_000
 MINUTE = 60_000
@@ -125,30 +122,6 @@ def test_rows_below_an_offset_become_parquet_at_once():
     done = rolled(state, 0, 10, parquet=True)
     assert due(done, 0, at_once=[10]) == []
     assert due(done, 0, at_once=[20]) == [(10, 20, 1, True)]
-
-
-@pytest.mark.parametrize("seed", sample(range(4), 1))
-def test_a_trickle_makes_few_segments_and_rewrites_no_row_often(seed):
-    chance = random.Random(seed)
-    state, end, times = started(segment_format="parquet", retention_ms=-1), 0, {}
-    most = written = 0
-    for step in range(600):
-        rows = chance.choice([1, 3, 40, chance.randrange(1, 1000)])
-        now = step * LAG
-        state = at(state, commit(None, file({0: rows})), now)
-        end += rows
-        while jobs := plan(state, now + LAG, BUDGET):
-            [job] = jobs
-            assert job.parquet
-            written += job.end_offset - job.base_offset
-            facts = {"level": job.level, "log_bytes": 100 + job.end_offset - job.base_offset, "parquet": True}
-            state = rolled(state, job.base_offset, job.end_offset, **facts)
-        most = max(most, len(state.partitions[0].segments))
-        times[step] = len(state.partitions[0].segments)
-    assert most < 50, times
-    assert written < LEVEL_MAX * end
-    assert max(each.level for each in state.partitions[0].segments) <= LEVEL_MAX
-    assert plan(state, 10**6 * HOUR, BUDGET) == []
 
 
 @pytest.mark.parametrize(("kinds", "end"), [("", 0), ("1P", 0), ("P", 10), ("PP1", 20), ("P1P", 10), ("P1PP", 10)])

@@ -2,14 +2,12 @@
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments.retention import LogStartMoved, future_segments
-from pyspark_log_coordinator.topic.machine import ApplyRetention, DeleteRecords, MaintainSegments
+from pyspark_log_coordinator.topic.machine import ApplyRetention, DeleteRecords
 from pyspark_log_storage.errors import InvalidInput
-from tests.support.coordinator.topics import after, at, decide, filled, pieces, rolled, swap
+from tests.support.coordinator.topics import after, at, decide, filled, pieces, rolled
 
 SECOND = 1000
 SECOND_US = 1_000_000
@@ -75,16 +73,6 @@ def test_the_oldest_segments_expire_as_long_as_the_rest_is_as_large_as_retention
     assert log_start(at(state, ApplyRetention(), 0)) == start
 
 
-@given(st.lists(st.integers(1, 500), max_size=8), st.integers(-1, 2000))
-def test_what_retention_bytes_leaves_is_the_least_that_is_not_below_it(sizes, limit):
-    state = at(sized(*sizes, retention_bytes=limit), ApplyRetention(), 0)
-    left = [each.log_bytes for each in state.partitions[0].segments]
-    assert left == sizes[len(sizes) - len(left) :]
-    gone = sizes[: len(sizes) - len(left)]
-    assert not gone or sum(left) + 64 >= limit >= 0
-    assert not left or limit < 0 or sum(left) + 64 - left[0] < limit
-
-
 # Delete-records
 
 
@@ -111,14 +99,6 @@ def test_minus_one_deletes_all_rows():
 def test_offsets_outside_the_log_and_partitions_that_do_not_exist_are_refused(partition, before, said):
     with pytest.raises(InvalidInput, match=said):
         decide(filled(3), DeleteRecords(partition, before))
-
-
-def test_a_swap_after_the_log_start_moved_inside_its_range_keeps_the_rows_behind_it():
-    state = rolled(after(filled(3), DeleteRecords(0, 5)), 0, 20)
-    assert log_start(state) == 5
-    assert after(state, DeleteRecords(0, 20)).partitions[0].segments == ()
-    state = after(filled(3), DeleteRecords(0, 20))
-    assert pieces(after(state, MaintainSegments((swap(0, 20),)))) == [("chunk", 20, 30)]
 
 
 @pytest.mark.parametrize(

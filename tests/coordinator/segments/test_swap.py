@@ -163,19 +163,6 @@ def test_of_two_segments_one_is_dropped_if_with_both_a_majority_would_lack_what_
 # What is released
 
 
-def test_a_file_is_released_when_the_last_partition_has_rolled_it():
-    state = rolled(after(started(3), commit(None, file({1: 10}))), 0, 10, partition=1)
-    assert names(state) == []  # an empty partition holds no file
-    state = filled(2, partitions=2)
-    first, second = names(state)
-    state = rolled(state, 0, 20, partition=0)
-    assert (names(state), released(state)) == ([first, second], [])
-    state = rolled(state, 0, 10, partition=1)
-    assert (names(state), released(state)) == ([second], [f"append/{first}"])
-    state = rolled(state, 10, 20, partition=1)
-    assert (names(state), released(state)) == ([], [f"append/{first}", f"append/{second}"])
-
-
 layouts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=8)
 
 

@@ -17,9 +17,6 @@ from tests.support.coordinator.topics import after, claim, commit, decide, file,
 ABC = ("A", "B", "C")
 
 
-# Replicas
-
-
 @pytest.mark.parametrize(("first", "second", "end"), [(ABC, ("A", "B"), 3), (("A", "B"), ABC, 0)])
 def test_a_member_that_holds_one_of_two_files_leaves_the_isr_and_does_not_skip_the_other(first, second, end):
     files = file({0: 3}, on=first), file({0: 2}, on=second)
