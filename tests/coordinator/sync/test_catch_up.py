@@ -120,6 +120,16 @@ def test_a_lost_file_that_keeps_its_partition_in_sync_keeps_no_other_one_behind(
     assert [each.node for each in topic.handle.journal.state.file(0).holders] == ["1", "2"]
 
 
+def test_a_suspected_member_that_cannot_get_its_lost_file_back_copies_nothing_and_stays_suspected():
+    topic = ReplicatedTopic(replicas=(("1", "0"), ("0", "1")))
+    lost = topic.append({0: [b"a"]}, on=("1",), acks="1")
+    topic.append({1: [b"b"]}, on=("0",), acks="1")
+    topic.log.node_store("1").delete(topic.handle.append_file(lost))
+    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
+    assert (copy(topic, "1").objects, topic.keys("1")) == (0, [])
+    assert set(topic.handle.refresh().suspects) == {"1"}
+
+
 def test_a_node_gets_only_the_partitions_of_which_it_is_a_replica():
     topic = ReplicatedTopic(replicas=(("0", "1"), ("0", "2")))
     first = topic.append({0: [b"a"]})
