@@ -76,6 +76,13 @@ def test_a_refused_command_writes_nothing(journal, store):
 # Doubtful answers
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_lost_answer_does_not_double_the_entry(journal, store, times):
+    store.lose_answers(ENTRIES, times)
+    assert add(journal, "book").number == 1
+    assert open_list(store).refresh().items == ("book",)
+
+
 @one_store
 @pytest.mark.parametrize("trouble", ["be_silent", "lose_answers"])
 def test_a_refusal_after_a_doubtful_answer_leaves_the_outcome_unknown(journal, store, trouble):

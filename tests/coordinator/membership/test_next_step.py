@@ -1,5 +1,7 @@
 """What a member does next, by the state of its group and what it knows of itself."""
 
+from pyspark_log_coordinator.group.joining import ExpireMember, LeaveGroup
+from pyspark_log_coordinator.group.machine import DeleteGroup
 from pyspark_log_coordinator.group.offsets import OffsetCommit
 from pyspark_log_coordinator.group.rebalance import EndWait, SyncGroup
 from pyspark_log_coordinator.group.state import GroupState
@@ -20,10 +22,46 @@ def working(group, name, instance=""):
     return after_take(group, after_join(group, Standing(name, instance)))
 
 
+def expired(group, name):
+    return after(group, ExpireMember(name, group.members[name].acted))
+
+
+def test_a_member_that_was_removed_has_lost_everything():
+    group = stable(join("a"), join("b"))
+    mine = working(group, "a")
+    assert next_step(expired(group, "a"), mine) is Step.LOST
+    assert next_step(expired(expired(group, "a"), "b"), mine) is Step.LOST
+    assert next_step(after(after(group, LeaveGroup("a")), LeaveGroup("b"), DeleteGroup()), mine) is Step.LOST
+
+
 def test_a_static_member_whose_place_another_process_took_is_fenced():
     group = stable(join("old", instance="i"), join("b"))
     taken = after(group, join("new", instance="i"))
     assert next_step(taken, working(group, "old", "i")) is Step.FENCED
+
+
+def test_all_members_rejoin_when_a_rebalance_starts_and_wait_when_they_have():
+    group = stable(join("a"), join("b"))
+    mine = working(group, "a")
+    preparing = after(group, join("c"))
+    assert preparing.state is GroupState.PREPARING_REBALANCE
+    assert next_step(preparing, mine) is Step.JOIN
+    joined = after(preparing, rejoin("a"))
+    assert next_step(joined, mine) is Step.WAIT
+    assert next_step(joined, mine, has_news=True) is Step.JOIN
+
+
+def test_a_member_takes_each_generation_once_and_then_works():
+    group = stable(join("a"), join("b"))
+    mine = after_join(group, Standing("b"))
+    assert next_step(group, mine) is Step.TAKE
+    mine = after_take(group, mine)
+    assert mine.generation == group.generation
+    assert next_step(group, mine) is Step.WORK
+    again = after(group, rejoin("a"), rejoin("b"))
+    assert next_step(again, mine) is Step.WAIT, "a generation that is only joined is not taken"
+    again = after(again, SyncGroup("a", 2, {}))
+    assert next_step(again, mine) is Step.TAKE
 
 
 def test_a_member_whose_join_changes_nothing_takes_its_assignment_again():
