@@ -188,7 +188,7 @@ class Objects:
         return any(_results(answers))
 
     def _good(self, key: str, damaged: int) -> bytes | None:
-        """Return the bytes that belong under a key of a damaged store, or None if the others that answer do not tell."""
+        """Return the bytes that belong under a key of a damaged store, or None if the other stores do not tell."""
         answers = self._ask(lambda store: read_if_there(store, key), settled=self._place.is_majority)
         others = _results([each for each in answers if each.store != damaged])
         copies = [data for data in others if data is not None and is_whole(data, key)]

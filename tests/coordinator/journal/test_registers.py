@@ -261,3 +261,22 @@ def test_a_vote_may_hold_nil_and_a_claim_may_not_and_a_newer_kind_is_not_guessed
         registers.decode(Register(1, is_claim=True), nil, "it")
     with pytest.raises(NewerFormat):
         registers.decode(Register(1), registers.seal(registers._MAGIC, 1, b"Zwhat"), "it")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_doubtful_create_is_asked_again_with_the_same_bytes(stores, seed):
+    slots = stores.open(seed)
+    for n in (1, 2):
+        for store in slots.stores:
+            store.lose_answers(FOLDER, times=2)
+        assert slots.propose(n, b"%d" % n) == b"%d" % n
+        values = {held[key] for held in stores.held(n) for key in held if "claim" not in key} - {NIL}
+        assert values == {b"%d" % n}
+
+
+def test_a_damaged_register_counts_for_nothing(stores, leader):
+    leader.propose(2, b"two")
+    leader.read(2)
+    stores.inner[1].put(f"{FOLDER}{2:020d}.0", b"rotten")
+    assert stores.open().read(2) == b"two"
+    assert stores.open().propose(2, b"other") == b"two"

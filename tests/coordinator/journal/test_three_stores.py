@@ -17,6 +17,7 @@ from pyspark_log_coordinator.journal.paxos import Register
 from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
+    CorruptObject,
     OutcomeUnknown,
     StoreError,
     StoreRefused,
@@ -245,3 +246,24 @@ def test_a_burial_reaches_it_the_next_time(returned):
     for store in returned.stores:
         assert set(store.keys()) - {layout.MARKER} <= set(end_keys(journal))
     assert returned.open().refresh().items == returned.items
+
+
+# Damage
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_a_damaged_copy_of_a_snapshot_is_passed_over(cluster, damaged):
+    journal = cluster.open()
+    fill(journal, 3 * KEPT)
+    cluster.finish()
+    for key in cluster.stores[damaged].keys(SNAPSHOTS):
+        cluster.stores[damaged].put(key, cluster.stores[damaged].read(key)[:-1])
+    assert_whole(cluster, journal.state.items)
+    trimming.trim(journal)
+    assert_whole(cluster, journal.state.items)
+    cluster.finish()
+    for store in cluster.stores:
+        for key in store.keys(SNAPSHOTS):
+            store.put(key, store.read(key)[:-1])
+    with pytest.raises(CorruptObject, match=SNAPSHOTS):
+        cluster.open().refresh()
