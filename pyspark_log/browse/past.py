@@ -30,7 +30,7 @@ ENTRIES_AT_ONCE = 256
 REQUESTS_AT_ONCE = 20
 """There the next journal is left for later after so many."""
 REQUESTS_AHEAD = 300
-"""Somebody who waits for what was never read gets it at once unless more than these are not paid back yet."""
+"""So many requests may be made before the budget allows them. Then the rest of the past waits."""
 MOMENTS_KEPT = 20_000
 """Of each journal, the newest."""
 
