@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
-from pyspark_log_coordinator.log.reachable_stores import check_node
+from pyspark_log_coordinator.log.node_probe import check_node
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores.store import Store

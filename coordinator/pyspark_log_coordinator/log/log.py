@@ -16,12 +16,12 @@ from pyspark_log_coordinator.cluster.cluster_state import Cluster, group_of, top
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node, holding, live, node_of
 from pyspark_log_coordinator.journal import history
 from pyspark_log_coordinator.journal.inbox import Inbox
-from pyspark_log_coordinator.log import bootstrap, journal_move, topic_description
+from pyspark_log_coordinator.log import bootstrap, ended_journals, topic_description
 from pyspark_log_coordinator.log.cluster_journals import ClusterJournals, OpenStores
+from pyspark_log_coordinator.log.ended_journals import start_topic
 from pyspark_log_coordinator.log.group_handle import GroupHandle
-from pyspark_log_coordinator.log.journal_move import start_topic
 from pyspark_log_coordinator.log.log_clock import LogClock
-from pyspark_log_coordinator.log.reachable_stores import NodeProbe
+from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.model.partition import by_number, named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication import write_targets
@@ -357,7 +357,7 @@ class Log:
             try:
                 return self.cluster.refresh()
             except LogMoved:
-                journal_move.follow(self.journals)
+                ended_journals.follow(self.journals)
             except StoreError:
                 if not self.journals.locate_later():
                     raise

@@ -5,7 +5,7 @@ import pytest
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnded
-from pyspark_log_coordinator.log import journal_move
+from pyspark_log_coordinator.log import ended_journals
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogMoved, StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
@@ -69,7 +69,7 @@ def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(jou
 
     monkeypatch.setattr(journal.entries, "confirm", confirm)
     with pytest.raises(StoreUnavailable, match="entry 2 is not flushed"):
-        journal_move.begin(journal, journals.place(2))
+        ended_journals.begin(journal, journals.place(2))
     assert [list(store.list("")) for store in journals.stores[3:]] == [[layout.MARKER]] * 3
 
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.journal import journal_nodes
-from pyspark_log_coordinator.log import journal_move
+from pyspark_log_coordinator.log import ended_journals, journal_move
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_coordinator.rebuild import execute
@@ -140,7 +140,7 @@ def test_a_process_that_sleeps_in_a_migration_while_the_journals_move_on_begins_
     before = [list(store.list("topics/")) for store in six.at.values()]
     with pytest.raises(LogMoved):
         journal.refresh()  # the stores 0 and 1 show where it has gone on
-    journal_move.begin(journal, there)
+    ended_journals.begin(journal, there)
     assert [list(store.list("topics/")) for store in six.at.values()] == before
     assert written(six.log(), "t") == 5
 

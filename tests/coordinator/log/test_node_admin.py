@@ -8,7 +8,7 @@ import pytest
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FenceNode, Node, UnfenceNode
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.log.reachable_stores import NodeProbe
+from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CorruptObject,

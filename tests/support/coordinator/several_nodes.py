@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.environment import Environment
-from pyspark_log_coordinator.log import node_admin, reachable_stores
+from pyspark_log_coordinator.log import node_admin, node_probe
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores.store import Store
@@ -47,5 +47,5 @@ class Stores:
 
 def one_after_another(members: Sequence[tuple[Node, Store]]) -> dict[str, LogError]:
     """Ask for the markers without threads."""
-    asked = ((node.node_id, reachable_stores.check_node(node, store)) for node, store in members)
+    asked = ((node.node_id, node_probe.check_node(node, store)) for node, store in members)
     return {name: error for name, error in asked if error is not None}
