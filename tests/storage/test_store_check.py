@@ -1,10 +1,12 @@
 """Two users of a store: what both create, read and list at once, and what a store that breaks a promise does then."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyspark_log_storage.errors import InvalidOption, StoreUnavailable, StoreUnfit
+from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreUnavailable, StoreUnfit
+from pyspark_log_storage.stores import store_check
 from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.store_check import ROUNDS, meet, meet_oneself
 from tests.storage.test_self_test import Overwrites, RemembersWhatWasMissing
@@ -80,6 +82,23 @@ class LetsNobodyWin(MemoryStore):
 def test_a_store_that_shows_its_users_different_things_is_refused(kind, reason):
     with pytest.raises((StoreUnfit, StoreUnavailable), match=reason):
         meet_oneself(stores_with_the_same_objects(kind, kind), "name", 0.5)
+
+
+class ShowsNamesLate(MemoryStore):
+    """Remembers for a time that a name did not exist."""
+
+    def read(self, key, start=0, length=None):
+        if key in self._objects or "-seen-" not in key:
+            return super().read(key, start, length)
+        time.sleep(0.02)
+        raise ObjectMissing(self.url, key)
+
+
+def test_a_store_that_shows_late_what_another_user_has_written_is_refused_after_three_rounds(monkeypatch):
+    monkeypatch.setattr(store_check, "LATE_SECONDS", 0.01)
+    stores = stores_with_the_same_objects(ShowsNamesLate, ShowsNamesLate)
+    with pytest.raises(StoreUnfit, match=r"only 0.0 s later; mount it without caches"):
+        meet_oneself(stores, "name", 0.5)
 
 
 def test_a_user_that_nobody_meets_says_so():

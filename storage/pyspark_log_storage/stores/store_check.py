@@ -32,6 +32,8 @@ T = TypeVar("T")
 ROUNDS = 50
 PATIENCE_SECONDS = 60.0
 """How long a user waits for the other."""
+LATE_SECONDS, LATE_ROUNDS = 3.0, 3
+"""If answers take that long in so many rounds, a client remembers too long what was not there."""
 _LOOK_SECONDS = 0.002
 
 
@@ -82,7 +84,7 @@ class _User:
         self._store = store
         self._prefix, self._nonce, self._other = prefix, nonce, ""
         self._patience = patience_seconds
-        self._slowest = 0.0
+        self._slowest, self._late = 0.0, 0
 
     def find_the_other(self) -> None:
         """Say hello, and wait for the other's."""
@@ -122,7 +124,11 @@ class _User:
         self._store.put(f"{prefix}seen-{self._nonce}", winner)
         began = time.monotonic()
         seen = self._wait(lambda: self._read(theirs), "a user does not see what another has written")
-        self._slowest = max(self._slowest, time.monotonic() - began)
+        waited = time.monotonic() - began
+        self._slowest = max(self._slowest, waited)
+        self._late += waited > LATE_SECONDS
+        promise = f"a user sees what another has written only {waited:.1f} s later"
+        self._must(self._late < LATE_ROUNDS, promise, "mount it without caches of names and attributes")
         self._must(seen == winner, "two users read different bytes in one object")
         self._must(theirs in self._store.list(SELF_TEST), "it does not list an object that it returns")
         self._store.delete(theirs)
@@ -146,7 +152,7 @@ class _User:
             time.sleep(_LOOK_SECONDS)
         return found
 
-    def _must(self, held: object, promise: str) -> None:
+    def _must(self, held: object, promise: str, cure: str = "choose another kind of store") -> None:
         if not held:
-            message = f"the store at {self._store.url} cannot hold a log: {promise}; choose another kind of store"
+            message = f"the store at {self._store.url} cannot hold a log: {promise}; {cure}"
             raise StoreUnfit(self._store.url, self._prefix, message)
