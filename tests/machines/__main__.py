@@ -1,8 +1,8 @@
 """`make machines`: hosts that share one file system use a log, and are attacked from outside; the checker decides.
 
 Three hosts, each with network, mounts and processes of its own, run a Producer, a member of a group and a part of a
-Spark cluster on GlusterFS, then on CephFS, then in a bucket. It exits with 1 and keeps the histories if anybody saw
-what a log must not do, or if a program ended by itself.
+Spark cluster on GlusterFS, then on three volumes of GlusterFS, one for each node, on CephFS, and in a bucket. It exits
+with 1 and keeps the histories if anybody saw what a log must not do, or if a program ended by itself.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import msgspec
 from tests.history.checker import Violation, check
 from tests.history.events import Commit, Event, Poll, Send, read_history
 from tests.machines import hosts as machine
-from tests.machines.file_systems import DISK, Bucket, CephFS, Gluster, Shared
+from tests.machines.file_systems import DISK, KINDS, Kind, Shared
 from tests.machines.hosts import Host
 from tests.machines.programs import PARTITIONS, TOPIC, Measured
 from tests.machines.spark_cluster import SparkCluster, difference
 
 MEMORY = Path("/dev/shm")
 HOSTS = 3
+KEEPER = "node"
 COMMAND = str(Path(sys.executable).with_name("pyspark-log"))
 CALM_S = 5.0
 """So long nothing happens between two attacks."""
@@ -43,7 +44,6 @@ time.time, time.time_ns = lambda: now() + 120, lambda: now_ns() + 120 * 10**9
 runpy.run_module("tests.machines.programs", run_name="__main__")
 """
 """Runs the programs with a clock that is two minutes ahead."""
-Kind = type[Gluster | CephFS | Bucket]
 
 
 class Failed(Exception):
@@ -59,6 +59,7 @@ class Story:
         self._long_s = long_s
         self.histories = str(folder / "histories")
         self._stop = folder / "stop"
+        self._nodes = shared.root.split(",")
         self._programs: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
 
     def begin(self, *, with_spark: bool) -> Measured:
@@ -67,20 +68,21 @@ class Story:
         for host in self.hosts:
             self.shared.mount(host)
         first, second, third = self.hosts
-        meets = [
-            host.begin(
-                COMMAND, "cluster", "check-store", self.shared.root, "--meet", "here", output=self._output(host, "meet")
-            )
-            for host in (first, second)
-        ]
+        check = (COMMAND, "cluster", "check-store", self._nodes[0], "--meet", "here")
+        meets = [host.begin(*check, output=self._output(host, "meet")) for host in (first, second)]
         for host, meet in zip((first, second), meets, strict=True):
             if meet.wait(timeout=120) != 0:
                 raise Failed(f"check-store on {host.name}: {self._output(host, 'meet').read_text()}")
-        words = ("--partitions", str(PARTITIONS), "--path", self.shared.root)
-        first.run(COMMAND, "topics", "create", TOPIC, *words)
+        path = ("--path", self.shared.root)
+        words = ["--partitions", str(PARTITIONS)]
+        if len(self._nodes) > 1:
+            first.run(COMMAND, "cluster", "create", "--journal-nodes", self.shared.root, *path)
+            words += ["--replication-factor", str(len(self._nodes)), "--config", "min.insync.replicas=2"]
+        first.run(COMMAND, "topics", "create", TOPIC, *words, *path)
         module = (sys.executable, "-m", "tests.machines.programs")
         measured = msgspec.json.decode(third.run(*module, "measure", self.shared.root, seconds=300), type=Measured)
         for host in self.hosts:
+            self.keep_nodes(host)
             self.run_programs(host)
         if with_spark:
             self.spark = SparkCluster(self.hosts, self.folder, (self.shared.root, self.shared.checkpoint), self._stop)
@@ -98,11 +100,17 @@ class Story:
             command = (*python, name, self.shared.root, self.histories, str(self._stop))
             self._programs[host.name, name] = host.begin(*command, output=self._output(host, name))
 
+    def keep_nodes(self, host: Host) -> None:
+        """Let a host keep nodes in sync, if there are several."""
+        if len(self._nodes) > 1:
+            command = (COMMAND, "node", "run", "--path", self.shared.root)
+            self._programs[host.name, KEEPER] = host.begin(*command, output=self._output(host, KEEPER))
+
     def end_programs(self, host: Host) -> None:
         """Kill the programs of a host."""
         host.run("pkill", "-KILL", "-f", "tests.machines.programs")
-        for (name, _), process in self._programs.items():
-            if name == host.name:
+        for (where, name), process in self._programs.items():
+            if where == host.name and name != KEEPER:
                 process.wait()
 
     def check_programs(self) -> None:
@@ -132,6 +140,7 @@ class Story:
         host.boot()
         self.shared.serve(host)
         self.shared.mount(host)
+        self.keep_nodes(host)
         self.run_programs(host)
 
     def lost_server(self) -> None:
@@ -214,6 +223,9 @@ class Story:
     def finish(self) -> list[Violation]:
         """End the programs, read all, and return what the log did that it must not."""
         self._stop.touch()
+        if len(self._nodes) > 1:
+            for each in self.hosts:
+                each.run("pkill", "-TERM", "-f", "node run")
         deadline = time.monotonic() + END_S
         for (host, name), process in self._programs.items():
             if process.wait(timeout=max(1.0, deadline - time.monotonic())) != 0:
@@ -238,7 +250,7 @@ class Story:
         return f"{said}, {commits:,} commits{starts}"
 
 
-def tell(kind: type[Gluster | CephFS], folder: Path, long_s: float, only: str, *, with_spark: bool) -> list[Violation]:
+def tell(kind: Kind, folder: Path, long_s: float, only: str, *, with_spark: bool) -> list[Violation]:
     """Tell the story of what hosts share, and return what the log did that it must not."""
     folder.mkdir()
     hosts = [Host(number, kind.PRIVATE) for number in range(1, HOSTS + 2)]
@@ -246,7 +258,7 @@ def tell(kind: type[Gluster | CephFS], folder: Path, long_s: float, only: str, *
         stack.enter_context(machine.small_disk(folder / DISK))
         stack.enter_context(machine.network(hosts))
         users = hosts[:HOSTS]
-        shared: Shared = Gluster(users, folder) if kind is Gluster else kind(hosts[-1], folder)
+        shared: Shared = kind(users, hosts[-1], folder)
         story = Story(shared, users, folder, long_s)
         measured = story.begin(with_spark=with_spark)
         rates = f"{measured.write_rows / 1e6:.2f} million rows/s written and {measured.read_rows / 1e6:.2f} read"
@@ -273,15 +285,14 @@ def why_not(kind: Kind) -> str:
 def main() -> int:
     """Try what hosts can share; return 1 if there is a violation, or a program failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.machines", description="Hosts that share a file system.")
-    parser.add_argument("--only", choices=["gluster", "ceph", "s3"], help="one of them (default: all)")
+    parser.add_argument("--only", choices=KINDS, help="one of them (default: all)")
     parser.add_argument("--attack", default="", help="only attacks whose name contains this")
     parser.add_argument("--long", type=float, default=60, help="seconds of the long cut (default: 60)")
     parser.add_argument("--no-spark", action="store_true", help="without a Spark cluster")
     options = parser.parse_args()
-    kinds: dict[str, Kind] = {"gluster": Gluster, "ceph": CephFS, "s3": Bucket}
     folder = Path(tempfile.mkdtemp(prefix="machines-", dir=MEMORY if MEMORY.is_dir() else None))
     violations: list[Violation] = []
-    for name, kind in kinds.items():
+    for name, kind in KINDS.items():
         if options.only not in (None, name):
             continue
         if reason := why_not(kind):

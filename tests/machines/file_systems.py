@@ -27,7 +27,7 @@ class Shared(Protocol):
 
     name: str
     root: str
-    """The address of the log."""
+    """The address of the log, or the addresses of the nodes of a log that has one on each host."""
     checkpoint: str
     """Where Spark stores its checkpoint."""
     client: str
@@ -72,7 +72,8 @@ class Gluster:
     OPTIONS = (("network.ping-timeout", "10"), ("server.tcp-user-timeout", "10"), ("server.keepalive-time", "5"))
     """With the defaults, locks of a host that is cut off keep the others waiting for 42 s."""
 
-    def __init__(self, hosts: Sequence[Host], folder: Path) -> None:
+    def __init__(self, hosts: Sequence[Host], server: Host, folder: Path) -> None:
+        del server
         self.name, self._hosts, self._folder = "GlusterFS", hosts, folder
         self.root, self.checkpoint = f"{MOUNT}/log", f"{MOUNT}/checkpoint"
         self.client = f"^/usr/sbin/glusterfs .*{MOUNT}$"
@@ -89,12 +90,20 @@ class Gluster:
             if time.monotonic() > deadline:
                 raise OSError("GlusterFS: the hosts do not find each other")
             time.sleep(0.1)
-        bricks = [f"{host.address}:{self._folder}/{DISK}/{host.name}" for host in self._hosts]
-        count = str(len(bricks))
-        until_done(first, "gluster", "--mode=script", "volume", "create", "log", "replica", count, *bricks, "force")
+        self._create()
+
+    def _create(self) -> None:
+        self._volume("log", self._hosts)
+
+    def _volume(self, name: str, hosts: Sequence[Host]) -> None:
+        """Begin a volume with a copy on each of some hosts."""
+        first, script = self._hosts[0], ("gluster", "--mode=script", "volume")
+        bricks = [f"{host.address}:{self._folder}/{DISK}/{host.name}" for host in hosts]
+        copies = ("replica", str(len(bricks))) if len(bricks) > 1 else ()
+        until_done(first, *script, "create", name, *copies, *bricks, "force")
         for option, value in self.OPTIONS:
-            first.run("gluster", "--mode=script", "volume", "set", "log", option, value)
-        first.run("gluster", "--mode=script", "volume", "start", "log")
+            first.run(*script, "set", name, option, value)
+        first.run(*script, "start", name)
 
     def serve(self, host: Host) -> None:
         state = self._folder / host.name
@@ -104,15 +113,21 @@ class Gluster:
         host.begin("glusterd", "--no-daemon", "--log-level", "WARNING", output=state / "glusterd.out")
 
     def mount(self, host: Host) -> None:
-        host.run("mkdir", "-p", MOUNT)
-        until_done(host, "mount", "-t", "glusterfs", f"{host.address}:/log", MOUNT)
-        until_done(host, "mkdir", "-p", self.root)
+        self._mount(host, "log", MOUNT)
+
+    def _mount(self, host: Host, volume: str, folder: str) -> None:
+        host.run("mkdir", "-p", folder)
+        until_done(host, "mount", "-t", "glusterfs", f"{host.address}:/{volume}", folder)
+        until_done(host, "mkdir", "-p", f"{folder}/log")
 
     def lose_server(self) -> None:
+        self._lose_brick("log")
+
+    def _lose_brick(self, volume: str) -> None:
         host = self._hosts[-1]
         host.run("pkill", "-KILL", "-x", "glusterfsd")
         time.sleep(STOPPED_SERVER_S)
-        host.run("gluster", "--mode=script", "volume", "start", "log", "force")
+        host.run("gluster", "--mode=script", "volume", "start", volume, "force")
 
     def stop_server(self) -> None:
         host = self._hosts[-1]
@@ -128,6 +143,30 @@ class Gluster:
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(FILLED_AT_ONCE))
+
+
+class GlusterVolumes(Gluster):
+    """GlusterFS with a volume of its own for each node: one copy, on the host of that number.
+
+    Spark's checkpoint is on the disk of the driver's host, which survives the host.
+    """
+
+    def __init__(self, hosts: Sequence[Host], server: Host, folder: Path) -> None:
+        super().__init__(hosts, server, folder)
+        self.name, self.checkpoint = "GlusterFS, a volume a node", f"{folder}/checkpoint"
+        self.root = ",".join(f"{MOUNT}/{host.name}/log" for host in hosts)
+        self.client = f"^/usr/sbin/glusterfs .*{MOUNT}/"
+
+    def _create(self) -> None:
+        for host in self._hosts:
+            self._volume(host.name, [host])
+
+    def mount(self, host: Host) -> None:
+        for each in self._hosts:
+            self._mount(host, each.name, f"{MOUNT}/{each.name}")
+
+    def lose_server(self) -> None:
+        self._lose_brick(self._hosts[-1].name)
 
 
 _CEPH_CONF = """
@@ -191,7 +230,8 @@ class _Ceph:
 
     PRIVATE: tuple[str, ...] = ("/run",)
 
-    def __init__(self, server: Host, folder: Path) -> None:
+    def __init__(self, hosts: Sequence[Host], server: Host, folder: Path) -> None:
+        del hosts
         self._server, self._folder = server, folder
         self._conf = str(folder / "ceph.conf")
 
@@ -234,8 +274,8 @@ class CephFS(_Ceph):
 
     PROGRAMS = ("ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse", "ceph", "monmaptool")
 
-    def __init__(self, server: Host, folder: Path) -> None:
-        super().__init__(server, folder)
+    def __init__(self, hosts: Sequence[Host], server: Host, folder: Path) -> None:
+        super().__init__(hosts, server, folder)
         self.name, self.root, self.checkpoint = "CephFS", f"{MOUNT}/log", f"{MOUNT}/checkpoint"
         self.client = "^ceph-fuse "
         self._mounted = server
@@ -268,8 +308,8 @@ class Bucket(_Ceph):
     PROGRAMS = ("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "ceph", "monmaptool")
     KEYS = ("hostkey", "host-secret-93c1")
 
-    def __init__(self, server: Host, folder: Path) -> None:
-        super().__init__(server, folder)
+    def __init__(self, hosts: Sequence[Host], server: Host, folder: Path) -> None:
+        super().__init__(hosts, server, folder)
         self.name, self.root, self.checkpoint = "S3", "s3://shared/log", f"{folder}/checkpoint"
         self.client = ""
         self._options = {"key": self.KEYS[0], "secret": self.KEYS[1], "endpoint_url": f"http://{server.address}:7480"}
@@ -295,3 +335,7 @@ class Bucket(_Ceph):
         scope = ("--quota-scope=user", "--uid=hosts")
         self._server.run(*quota, "set", *scope, "--max-size=1" if is_full else "--max-size=-1")
         self._server.run(*quota, "enable" if is_full else "disable", *scope)
+
+
+Kind = type[Gluster | CephFS | Bucket]
+KINDS: dict[str, Kind] = {"gluster": Gluster, "volumes": GlusterVolumes, "ceph": CephFS, "s3": Bucket}

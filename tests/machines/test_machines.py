@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.machines.__main__ import why_not
-from tests.machines.file_systems import Bucket, CephFS, Gluster
+from tests.machines.file_systems import KINDS
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.deep
 
 
-@pytest.mark.parametrize(("name", "kind"), [("gluster", Gluster), ("ceph", CephFS), ("s3", Bucket)])
+@pytest.mark.parametrize(("name", "kind"), KINDS.items())
 def test_a_host_that_is_cut_off_loses_nothing_and_goes_on(name, kind):
     if reason := why_not(kind):
         pytest.skip(reason)
