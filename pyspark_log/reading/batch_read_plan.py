@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log import opening
 from pyspark_log.options.position import option_name
-from pyspark_log.reading.planning import Range, splits
+from pyspark_log.reading.planning import Range, compacted_since, splits
 from pyspark_log.reading.positions import report_loss, resolve, subscribed
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption
 
@@ -49,15 +49,11 @@ def ranges_of(options: SourceOptions) -> tuple[Subscribed, list[Range]]:
 def _check_compactions(options: SourceOptions, now: Subscribed, ranges: Sequence[Range]) -> None:
     """Raise `DataLoss` if rows were compacted since the frame was made that the read is a part of."""
     for each in ranges:
-        partition, then = now.partition(each.topic, each.partition), options.compactions.get(each.topic)
-        until = min(each.end, partition.compacted_end)
-        is_as_then = then is None or then.get(each.partition, 0) == partition.compactions
-        if not is_as_then and partition.keyed_segments and each.start < until:
-            what = (
-                f"topic {each.topic!r}, partition {each.partition}: rows of offsets {each.start} to {until - 1} were "
-                "compacted since this frame was made; make another one"
-            )
-            report_loss(what, fail=options.fail_on_data_loss)
+        then = options.compactions.get(each.topic)
+        if then is None:
+            continue
+        if what := compacted_since(now.handles[each.topic], each, then.get(each.partition, 0)):
+            report_loss(f"{what} since this frame was made; make another one", fail=options.fail_on_data_loss)
 
 
 def _check_order(options: SourceOptions, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]) -> None:

@@ -77,17 +77,6 @@ def _steps(pieces: Iterable[Piece], backlog: int) -> Iterator[tuple[float, float
         yield reached / backlog, piece.stored_bytes / piece.rows * backlog
 
 
-def are_few(pieces: Iterable[Piece], rows_max: int, bytes_max: int) -> bool:
-    """Return whether pieces have at most so many rows and bytes. Looks at no more of them than that takes."""
-    rows, size = 0, 0.0
-    for each in pieces:
-        rows += each.rows
-        size += each.stored_bytes
-        if rows > rows_max or size > bytes_max:
-            return False
-    return True
-
-
 def bytes_read(partition: Partition, start: int, end: int) -> int:
     """Return about how much is read for the rows `[start, end)`: whole chunks, of a segment about one."""
     return sum(min(piece.length, CHUNK_BYTES) for piece in partition.pieces_between(start, end))

@@ -116,6 +116,16 @@ def split_of(handle: TopicHandle, part: Range, rack: str = "") -> Split:
     )
 
 
+def compacted_since(handle: TopicHandle, rows: Range, then: int) -> str:
+    """Return which rows were compacted since the partition had been compacted `then` times, as text; "" for none."""
+    partition = handle.partitions[rows.partition]
+    until = min(rows.end, partition.compacted_end)
+    if then == partition.compactions or rows.start >= until:
+        return ""
+    where = f"topic {rows.topic!r}, partition {rows.partition}"
+    return f"{where}: rows of offsets {rows.start} to {until - 1} were compacted"
+
+
 def read_replicas(topic: Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> tuple[ReadReplica, ...]:
     """Return the nodes that hold a file, in their order, as a task needs them."""
     return tuple(ReadReplica(each.node_id, each.url) for each in holding(topic, nodes, holders))

@@ -48,7 +48,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     epoch: Count
 
 
-class TopicPositions(msgspec.Struct, frozen=True, rename={"topic_id": "id"}):
+class TopicPositions(msgspec.Struct, frozen=True, omit_defaults=True, rename={"topic_id": "id"}):
     """One topic's part of an offset."""
 
     topic_id: str
@@ -64,7 +64,7 @@ class TakenRewinds(msgspec.Struct, frozen=True, array_like=True):
     number: Count
 
 
-class SourceOffset(msgspec.Struct, frozen=True):
+class SourceOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     """An offset, parsed."""
 
     topics: dict[str, TopicPositions] = {}
@@ -150,25 +150,4 @@ def _not_ours(value: object, *, is_done: bool) -> str:
 
 def to_json(offset: SourceOffset) -> dict[str, Any]:
     """Return the offset as Spark stores it. Equal offsets give equal text."""
-    topics = {name: _topic(offset.topics[name]) for name in sorted(offset.topics)}
-    away = {"away": {name: _topic(offset.away[name]) for name in sorted(offset.away)}} if offset.away else {}
-    group = {} if offset.group is None else {"group": [offset.group.journal_id, offset.group.number]}
-    cluster = {} if offset.cluster is None else {"cluster": offset.cluster}
-    return {"version": VERSION, **cluster, "topics": topics, **away, **group}
-
-
-def _topic(topic: TopicPositions) -> dict[str, Any]:
-    found: dict[str, Any] = {"id": topic.topic_id, "end": _positions(topic.end)}
-    if topic.begin:
-        found["begin"] = _positions(topic.begin)
-    if topic.compacted:
-        found["compacted"] = _by_partition(topic.compacted)
-    return found
-
-
-def _positions(positions: dict[int, Position]) -> dict[str, list[int]]:
-    return {str(p): [positions[p].offset, positions[p].epoch] for p in sorted(positions)}
-
-
-def _by_partition(counts: dict[int, int]) -> dict[str, int]:
-    return {str(p): counts[p] for p in sorted(counts)}
+    return {"version": VERSION, **msgspec.to_builtins(offset, str_keys=True, order="deterministic")}

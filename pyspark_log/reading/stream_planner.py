@@ -6,13 +6,11 @@ import contextlib
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from pyspark_log import opening
 from pyspark_log.options.position import CommittedOffsets
 from pyspark_log.reading import limits, source_offset
 from pyspark_log.reading.group_offsets import GroupOffsets
-from pyspark_log.reading.planning import divide, split_of
+from pyspark_log.reading.planning import compacted_since, divide, split_of
 from pyspark_log.reading.polling import longest_pause, pause_after
 from pyspark_log.reading.positions import Subscribed, report_loss, subscribed
 from pyspark_log.reading.source_offset import Position, SourceOffset, TakenRewinds, TopicPositions
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark_log.reading.source_offset import TopicPartition
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partition import Partition
 
 IDLE_WAIT_SECONDS = 0.1
 """How long a call that finds no new rows waits for some before it returns."""
@@ -48,30 +45,6 @@ class Plan(NamedTuple):
     splits: list[Split]
     is_small: bool
     """Whether the rows are so few, and so near, that the driver may read them as one split: `maxRecordsOnDriver`."""
-
-
-class _Begin(NamedTuple):
-    """Where a batch begins."""
-
-    starts: dict[TopicPartition, Start]
-    taken: TakenRewinds | None
-    """The newest rewind that the batch follows, if the query is in a group."""
-    is_moved: bool
-    """Whether it does not begin where its predecessor ended: it must be planned, even if it is empty."""
-
-
-class _Known(NamedTuple):
-    """All that the end of a batch follows from: its beginning, and the states of the topics and of the group."""
-
-    before: SourceOffset
-    topics: dict[str, tuple[Partition, ...]]
-    group: int
-
-    def is_still(self, now: _Known) -> bool:
-        """Return whether nothing has changed since. Partitions are compared as objects, however many there are."""
-        if self.before is not now.before or self.group != now.group or self.topics.keys() != now.topics.keys():
-            return False
-        return all(partitions is now.topics[topic] for topic, partitions in self.topics.items())
 
 
 class StreamPlanner:
@@ -97,8 +70,8 @@ class StreamPlanner:
         """The partitions that the last call of `end` saw, their newest offsets, and where the batch ends."""
         self._parsed: tuple[dict[str, Any], SourceOffset] | None = None
         """The offset that was parsed last: with many partitions that takes long, and idle queries repeat it."""
-        self._quiet: _Known | None = None
-        """What was known when there was nothing to read."""
+        self._quiet: tuple[object, ...] | None = None
+        """What was known when there was nothing to read: where the batch begins, and the versions of all."""
         self._new: dict[str, Any] | None = None
         """The last offset that `end` made. No rows up to it have been read before it is planned for the first time."""
 
@@ -118,12 +91,8 @@ class StreamPlanner:
     def stop_at_present(self) -> None:
         """Make the present ends of all partitions the end of the query."""
         now = subscribed(self._log, self.options.subscription, missing_is_error=False)
-        topics = {}
-        for topic, numbers in now.partitions.items():
-            found = {number: now.partition(topic, number) for number in numbers}
-            ends = {number: Position(each.high_watermark, each.leader_epoch) for number, each in found.items()}
-            topics[topic] = TopicPositions(now.handles[topic].topic_id, ends)
-        self._available_now = SourceOffset(topics)
+        ends = {key: now.partition(*key).high_watermark for key in now.topic_partitions()}
+        self._available_now = SourceOffset(_positions(now, {}, ends))
 
     def end(self, start: dict[str, Any], *, unlimited: bool) -> dict[str, Any]:
         """Return where the batch after `start` ends, or `start` itself if there is nothing to read.
@@ -205,33 +174,30 @@ class StreamPlanner:
         self._new = None
         parts = divide(ranges, self.options.min_partitions, self.options.max_records_per_partition)
         splits = [split_of(handles[part.topic], part, self.options.client_rack) for part in parts]
-        return Plan(splits, is_small=self._is_small(handles, parts) and _are_near(log, splits))
+        # Reads from several buckets have time limits, and the threads that keep these serve one reader at a time.
+        are_near = not log.is_remote or all(len(split.nodes) <= 1 for split in splits)
+        return Plan(splits, is_small=are_near and self._is_small(handles, parts))
 
     def _is_small(self, handles: Mapping[str, TopicHandle], parts: Sequence[Range]) -> bool:
         options = self.options
-        if not parts or (options.min_partitions or 1) > 1:
-            return False
         bounds = options.max_records_on_driver, options.max_records_per_partition
         rows_max = min(each for each in bounds if each is not None)
+        if (options.min_partitions or 1) > 1 or not 0 < sum(part.rows for part in parts) <= rows_max:
+            return False
         places = [(handles[part.topic].partitions[part.partition], part.start, part.end) for part in parts]
         pieces = itertools.chain.from_iterable(itertools.starmap(limits.pieces_between, places))
-        if not limits.are_few(pieces, rows_max, SMALL_STORED_BYTES_MAX):
+        if sum(piece.stored_bytes for piece in pieces) > SMALL_STORED_BYTES_MAX:
             return False
         return sum(itertools.starmap(limits.bytes_read, places)) <= SMALL_READ_BYTES_MAX
 
     def _check_repeated(self, handles: Mapping[str, TopicHandle], ranges: Sequence[Range], ended: SourceOffset) -> None:
         """Raise `DataLoss` if a batch that is read again may have other rows than when it was planned."""
         for each in ranges:
-            handle, planned = handles[each.topic], ended.topics[each.topic]
-            partition = handle.partitions[each.partition]
-            where = f"topic {each.topic!r}, partition {each.partition}"
-            then = planned.compacted.get(each.partition, 0)
-            first, until = each.start, min(each.end, partition.compacted_end)
-            if then != partition.compactions and partition.keyed_segments and first < until:
+            then = ended.topics[each.topic].compacted.get(each.partition, 0)
+            if what := compacted_since(handles[each.topic], each, then):
                 self._report(
-                    f"{where}: rows of offsets {first} to {until - 1} were compacted after a batch with them was "
-                    "planned, which is repeated now and would have other rows; a longer min.compaction.lag.ms gives "
-                    "queries more time"
+                    f"{what} after a batch with them was planned, which is repeated now and would have other rows; a "
+                    "longer min.compaction.lag.ms gives queries more time"
                 )
 
     def _seen_topic(self, name: str, positions: TopicPositions) -> TopicHandle | None:
@@ -266,31 +232,30 @@ class StreamPlanner:
         handle = None if self._group is None else self._group.refresh(log, required=before.initial)
         now = self._subscribed(log, before, polls=self._rest is not None and not unlimited)
         self._check_available(before, now)
-        known = _Known(
-            before,
-            {topic: each.partitions for topic, each in now.handles.items()},
-            0 if handle is None else handle.version,
-        )
-        if self._quiet is not None and self._quiet.is_still(known):
+        versions = {topic: (each.topic_id, each.version) for topic, each in now.handles.items()}
+        known = (before, versions, 0 if handle is None else handle.version)
+        if known == self._quiet:
             return None
         self._quiet = None
         self._check_columns(now)
-        found = self._begin(handle, before, now)
-        starts = found.starts
+        starts, taken, is_moved = self._begin(handle, before, now)
         begin = {key: start.at.offset for key, start in starts.items()}
         newest = {key: now.partition(*key).high_watermark for key in starts}
         until = {key: max(begin[key], self._available(now, key)) for key in starts}
         ends = until if unlimited else self._limited(now, begin, until, log.environment.monotonic())
         self._seen = now, newest, ends
-        is_quiet = not found.is_moved and self._available_now is None
+        is_quiet = not is_moved and self._available_now is None
         if is_quiet and all(until[key] <= begin[key] for key in until):
             self._quiet = known
-        if not found.is_moved and all(ends[key] <= begin[key] for key in ends):
+        if not is_moved and all(ends[key] <= begin[key] for key in ends):
             return None
         self._last_batch = self._active = log.environment.monotonic()
         ids = {name: record.topic_id for name, record in log.known_topics.items()}
-        offset = _offset(log.cluster_id, now, starts, ends, found)
-        self._new = source_offset.to_json(msgspec.structs.replace(offset, away=away_from(now, before, ids)))
+        self._new = source_offset.to_json(
+            SourceOffset(
+                _positions(now, starts, ends), group=taken, cluster=log.cluster_id, away=away_from(now, before, ids)
+            )
+        )
         return self._new
 
     def _subscribed(self, log: Log, before: SourceOffset, *, polls: bool = False) -> Subscribed:
@@ -332,8 +297,14 @@ class StreamPlanner:
             if handle is None or handle.topic_id != fixed[topic].topic_id:
                 self._report(f"topic {topic!r} was deleted{'' if handle is None else ' and created again'}")
 
-    def _begin(self, handle: GroupHandle | None, before: SourceOffset, now: Subscribed) -> _Begin:
-        """Return where the batch after `before` begins. `handle` is that of the group, if it is known."""
+    def _begin(
+        self, handle: GroupHandle | None, before: SourceOffset, now: Subscribed
+    ) -> tuple[dict[TopicPartition, Start], TakenRewinds | None, bool]:
+        """Return where the batch after `before` begins, and the newest rewind of the query's group that it follows.
+
+        The third is whether it does not begin where its predecessor ended: it must be planned, even if it is empty.
+        `handle` is that of the group, if it is known.
+        """
         options = self.options
         fail = options.fail_on_data_loss
         moved: dict[TopicPartition, Start] = {}
@@ -349,9 +320,8 @@ class StreamPlanner:
         if not before.initial:
             # Without an offset that names the group, a restart would take a rewind for one that came before.
             starts = go_on(before, now, moved, fail_on_data_loss=fail)
-            return _Begin(starts, taken, is_moved=bool(moved) or not is_named)
-        starts = new_starts(now, options)
-        return _Begin(starts | moved, taken, is_moved=True)
+            return starts, taken, bool(moved) or not is_named
+        return new_starts(now, options) | moved, taken, True
 
     def _limited(
         self, now: Subscribed, begin: Mapping[TopicPartition, int], until: dict[TopicPartition, int], seconds: float
@@ -372,45 +342,28 @@ class StreamPlanner:
         return until if maximum is None else limits.share_out(maximum, begin, until)
 
 
-def _are_near(log: Log, splits: Sequence[Split]) -> bool:
-    """Return whether the rows of a batch are on disks or in one bucket.
-
-    Reads from several buckets have time limits, and the threads with which these are kept serve one reader at a time.
-    """
-    return not log.is_remote or all(len(split.nodes) <= 1 for split in splits)
-
-
-def _offset(
-    cluster_id: str,
-    now: Subscribed,
-    starts: Mapping[TopicPartition, Start],
-    ends: Mapping[TopicPartition, int],
-    begin: _Begin,
-) -> SourceOffset:
-    topics = {}
-    for topic, numbers in now.partitions.items():
-        epochs = {number: now.partition(topic, number).leader_epoch for number in numbers}
-        topics[topic] = TopicPositions(
-            topic_id=now.handles[topic].topic_id,
-            end={number: Position(ends[topic, number], epochs[number]) for number in numbers},
-            begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
-            compacted=_compacted(now, topic, starts, ends),
-        )
-    return SourceOffset(topics, group=begin.taken, cluster=cluster_id)
-
-
-def _compacted(
-    now: Subscribed, topic: str, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int]
-) -> dict[int, int]:
-    """Return how often the partitions were compacted of which a batch has rows, without those that never were.
+def _positions(
+    now: Subscribed, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int]
+) -> dict[str, TopicPositions]:
+    """Return where the partitions end, and what else of a batch, if it has `starts`, its offset says.
 
     A topic whose policy is another one by now may have compacted rows, and any topic may be compacted later.
     """
-    return {
-        number: now.partition(topic, number).compactions
-        for number in now.partitions[topic]
-        if ends[topic, number] > starts[topic, number].at.offset and now.partition(topic, number).compactions
-    }
+    found = {}
+    for topic, numbers in now.partitions.items():
+        states = {number: now.partition(topic, number) for number in numbers}
+        mine = {number: starts[topic, number] for number in numbers if (topic, number) in starts}
+        found[topic] = TopicPositions(
+            topic_id=now.handles[topic].topic_id,
+            end={number: Position(ends[topic, number], each.leader_epoch) for number, each in states.items()},
+            begin={number: start.at for number, start in mine.items() if start.explicit},
+            compacted={
+                number: states[number].compactions
+                for number, start in mine.items()
+                if ends[topic, number] > start.at.offset and states[number].compactions
+            },
+        )
+    return found
 
 
 def _latest(newest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:
