@@ -54,32 +54,6 @@ T = TypeVar("T")
 _ITERATION_MS = 1000
 BACKOFF_SECONDS = 0.1
 """The pause before the next try (Kafka's default of retry.backoff.ms)."""
-WARN_SECONDS = 30.0
-"""How often the log has a warning."""
-
-
-class Outages:
-    """What one consumer does while a store does not answer: it waits, and logs that from time to time."""
-
-    def __init__(self) -> None:
-        self._is_out = False
-        self._warned = -float("inf")
-
-    @property
-    def pause(self) -> float:
-        """How many seconds to wait at least before the next try, 0 unless there is an outage."""
-        return BACKOFF_SECONDS if self._is_out else 0.0
-
-    def note(self, error: LogError) -> None:
-        """Note that rows cannot be read now. Logs a warning, unless the last one was a moment ago."""
-        self._is_out = True
-        if monotonic() - self._warned >= WARN_SECONDS:
-            self._warned = monotonic()
-            logs.warning("a consumer waits, and tries again: %(error)s", error=error)
-
-    def end(self) -> None:
-        """Note that the stores answer."""
-        self._is_out = False
 
 
 def _alone(method: Callable[Concatenate[Consumer, P], T]) -> Callable[Concatenate[Consumer, P], T]:
@@ -130,7 +104,7 @@ class Consumer(Client):
         self._log = own_log(address, self._options.storage_options)
         self._poller = Poller(self._log, self._options.longest_pause)
         self._reading = Reading(self._poller, self._options.fetch_bytes)
-        self._outages = Outages()
+        self._failures = logs.Failures()
         self._turn = OwnTurn("Consumer")
         self._closed = Latch()
         self._process = os.getpid()
@@ -517,13 +491,15 @@ class Consumer(Client):
                 if group is not None:
                     group.poll()
                     pause = min(pause, group.pause())
-                if found := self._look_and_take(take):
+                found = self._look_and_take(take)
+                if found:
                     self._poller.note_rows()
                     return found
-                pause = max(pause, self._outages.pause)
+                if found is None:
+                    pause = max(pause, BACKOFF_SECONDS)
                 left = deadline - monotonic()
                 if left <= 0 or self._closed.wait(min(pause, left)):
-                    return found
+                    return []
 
         try:
             found = wait() if is_alone else self._in_turn(wait)
@@ -534,8 +510,8 @@ class Consumer(Client):
             raise
         return found if is_returned else []
 
-    def _look_and_take(self, take: Callable[[], list[T]]) -> list[T]:
-        """Return what `take` returns after a look, nothing while a store does not answer."""
+    def _look_and_take(self, take: Callable[[], list[T]]) -> list[T] | None:
+        """Return what `take` returns after a look, None if a store does not answer."""
         try:
             self._look()
             found = take()
@@ -543,9 +519,9 @@ class Consumer(Client):
             if not error.retriable:
                 raise
             self._reading.go_back()
-            self._outages.note(error)
-            return []
-        self._outages.end()
+            self._failures.note(None, error, "a consumer waits, and tries again: %(error)s")
+            return None
+        self._failures.end(None, "the stores answer a consumer again")
         return found
 
     def _look(self) -> None:

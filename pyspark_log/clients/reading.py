@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -144,8 +144,8 @@ class AssignedPartition:
         """Return whether the committed offset was reset after rewind number `since`."""
         return group.rewound(self.handle.topic_id, self.key.partition, since) is not None
 
-    def seek(self, offset: int | None) -> None:
-        """Read from `offset` next; None: as `auto.offset.reset` says."""
+    def seek(self, offset: int) -> None:
+        """Read from `offset` next."""
         self._offset, self._epoch = offset, NO_EPOCH
         self._fetched = self._batch = None
         self.moved()
@@ -272,12 +272,8 @@ class Reading:
         """The assigned partitions, which only this class changes."""
         self._waiting: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
         """Those that may have rows, in the order of their turns. So a call costs nothing for all the others."""
-        self._new: list[AssignedPartition] = []
-        """Those that were assigned since the last look."""
-        self._topics: dict[str, TopicHandle] = {}
-        """The topics of the partitions, by id."""
-        self._counts: Counter[str] = Counter()
-        """How many partitions of a topic are assigned, by id."""
+        self._topics: dict[str, TopicHandle] | None = None
+        """The topics of the partitions, by id; None if other partitions were assigned since the last look."""
         self._seen: dict[str, tuple[Partition, ...]] = {}
         """The partitions of the topics, as of the last look."""
         self.ahead: list[ConsumerRecord] = []
@@ -295,36 +291,23 @@ class Reading:
         """Read these partitions, and no others."""
         for key in list(self.partitions):
             self.remove(key)
-        self._seen.clear()
         for key, each in partitions.items():
             self.add(key, each)
 
     def add(self, key: TopicPartition, partition: AssignedPartition) -> None:
         """Read a partition, too."""
         self.remove(key)
-        handle = partition.handle
-        if self._topics.get(handle.topic_id, handle) is not handle:
-            # The log makes new handles when its journals have moved, and only this one is refreshed from now on.
-            for each in self.partitions.values():
-                if each.handle.topic_id == handle.topic_id:
-                    each.handle = handle
         self.partitions[key] = partition
-        self._new.append(partition)
-        self._topics[handle.topic_id] = handle
-        self._counts[handle.topic_id] += 1
         self._wait(key)
         partition.moved = partial(self._wait, key)
 
     def remove(self, key: TopicPartition) -> None:
         """Read a partition no longer, if it was assigned."""
+        self._topics = None
         removed = self.partitions.pop(key, None)
         self._waiting.pop(key, None)
         if removed is not None:
             removed.moved = _nothing
-            topic_id = removed.handle.topic_id
-            self._counts[topic_id] -= 1
-            if not self._counts[topic_id]:
-                del self._topics[topic_id]
 
     def _wait(self, key: TopicPartition) -> None:
         """Give a partition its turn after those that wait for one."""
@@ -347,14 +330,21 @@ class Reading:
 
     def look(self) -> None:
         """Look for new rows, unless there are enough and the last look was a moment ago."""
-        is_soon = monotonic() - self._looked < BUSY_LOOK_SECONDS and not self._new
+        topics = self._topics
+        is_soon = monotonic() - self._looked < BUSY_LOOK_SECONDS and topics is not None
         if is_soon and any(each.has_rows for each in self._waiting.values()):
             return
-        self._poller.poll(self._topics.values())
+        if topics is None:
+            self._seen.clear()
+            topics = {each.handle.topic_id: each.handle for each in self.partitions.values()}
+        self._poller.poll(topics.values())
         self._looked = monotonic()
-        while self._new:
-            self._new.pop().begin()
-        for topic_id, handle in self._topics.items():
+        if self._topics is None:
+            for each in self.partitions.values():
+                each.handle = topics[each.handle.topic_id]  # the log makes new ones when its journals have moved
+                each.begin()
+            self._topics = topics
+        for topic_id, handle in topics.items():
             now = handle.partitions
             seen, self._seen[topic_id] = self._seen.get(topic_id), now
             if now is not seen:

@@ -8,7 +8,6 @@ offset has the group and the number of the newest rewind that it has followed, s
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from pyspark_log.reading.source_offset import SourceOffset, TakenRewinds, TopicPartition
@@ -37,6 +36,7 @@ class GroupOffsets:
         self._committed: SourceOffset | None = None
         """What this object has committed last."""
         self._first_seen: TakenRewinds | None = None
+        self._failures = logs.Failures()
 
     def refresh(self, log: Log, *, required: bool) -> GroupHandle | None:
         """Return the group, refreshed. The group is created if it does not exist.
@@ -48,7 +48,7 @@ class GroupOffsets:
         except LogError as error:
             if required or not error.retriable:
                 raise
-            warn_once(self._group_id, str(error))
+            self._note(error)
             return None
 
     @staticmethod
@@ -87,8 +87,9 @@ class GroupOffsets:
         except LogError as error:
             if not (error.retriable or isinstance(error, (OutcomeUnknown, UnknownGroup))):
                 raise
-            warn_once(self._group_id, str(error))
+            self._note(error)
             return
+        self._failures.end(None, "offsets are committed to group %(group)r again", group=self._group_id)
         self._committed = offset
 
     def starts(self, group: Group, now: Subscribed, rewinds: int = ALL) -> dict[TopicPartition, Start]:
@@ -104,8 +105,6 @@ class GroupOffsets:
                 found[key] = committed_start(now.partition(*key), key, at, fail_on_data_loss=fail)
         return found
 
-
-@functools.lru_cache(maxsize=64)
-def warn_once(group_id: str, why: str) -> None:
-    """Log a failure once: an idle query meets it many times a second."""
-    logs.warning("committing offsets to group %(group)r failed: %(error)s", group=group_id, error=why)
+    def _note(self, error: LogError) -> None:
+        message = "committing offsets to group %(group)r failed: %(error)s"
+        self._failures.note(None, error, message, group=self._group_id)

@@ -98,7 +98,10 @@ class TestAPoll:
         with caplog.at_level(logging.WARNING, "pyspark_log"):
             assert [each.offset for each in reader.poll(GUARD * 1000)] == [10, 11, 12]
         assert len(failed) == 3
-        assert caplog.messages == ["a consumer waits, and tries again: the disk is away"]
+        assert caplog.messages == [
+            "a consumer waits, and tries again: the disk is away",
+            "the stores answer a consumer again",
+        ]
 
     def test_returns_no_rows_if_the_outage_is_longer(self, reader, monkeypatch):
         fail(monkeypatch, reader._reading, "look", AWAY, for_ever=True)
