@@ -185,51 +185,28 @@ def timestamps_of(column: pa.Array | None, rows: int, now_us: int) -> pa.Array:
     return column.fill_null(now) if column.null_count else column
 
 
-def record_bytes(record: pa.RecordBatch) -> pa.Array:
-    """Return the bytes of each row's key, value and headers, or of its columns in a typed topic, as int64."""
-    if schema.is_typed(record.schema):
-        return pa.array(sum(_column_bytes(column) for column in record.columns[:-1]))
-    total = None
-    for name in ("key", "value"):
-        lengths = pc.binary_length(record.column(name)).cast(pa.int64()).fill_null(0)
-        total = lengths if total is None else pc.add(total, lengths)
-    if "headers" in record.schema.names:
-        total = pc.add(total, _header_bytes(record.column("headers")))
+def record_bytes(record: pa.RecordBatch) -> NDArray[np.int64]:
+    """Return the bytes of each row: of its key, value and headers, or of its columns in a typed topic."""
+    total: NDArray[np.int64] = sum(map(_column_bytes, _sized(record)), np.zeros(record.num_rows, np.int64))
     return total
 
 
 def largest_above(record: pa.RecordBatch, limit: int) -> int | None:
     """Return the bytes of the largest row if they are more than `limit`, else None."""
     # Most batches as a whole are below the limit, or have no row near it.
-    if record.nbytes <= limit or _largest(record) <= limit:
+    if record.nbytes <= limit or sum(map(_largest_value, _sized(record))) <= limit:
         return None
-    size: int = pc.max(record_bytes(record)).as_py()
+    size = int(record_bytes(record).max())
     return size if size > limit else None
 
 
-def _largest(record: pa.RecordBatch) -> float:
-    """Return a cheap upper bound of the bytes of a row; infinity for rows with headers or nested columns."""
-    if schema.is_typed(record.schema):
-        return sum(_largest_value(column) for column in record.columns[:-1])
-    if "headers" in record.schema.names:
-        return math.inf
-    return sum(pc.max(pc.binary_length(record.column(name))).as_py() or 0 for name in ("key", "value"))
-
-
-def _header_bytes(headers: pa.Array) -> pa.Array:
-    """Return the bytes of each row's headers, as the growth of their running total."""
-    entries = headers.flatten()
-    sizes = pc.add(
-        pc.binary_length(entries.field("key")).cast(pa.int64()).fill_null(0),
-        pc.binary_length(entries.field("value")).cast(pa.int64()).fill_null(0),
-    )
-    running = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(sizes)])
-    ends = pc.cumulative_sum(pc.list_value_length(headers).cast(pa.int64()).fill_null(0))
-    starts = pa.concat_arrays([pa.array([0], pa.int64()), ends[:-1]])
-    return pc.subtract(running.take(ends), running.take(starts))
+def _sized(record: pa.RecordBatch) -> list[pa.Array]:
+    """Return the columns that count for the size of a row."""
+    return [record.column(place) for place, name in enumerate(record.schema.names) if name != "timestamp"]
 
 
 def _largest_value(column: pa.Array) -> float:
+    """Return a cheap upper bound of the bytes of a value; infinity for nested columns."""
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         return pc.max(pc.binary_length(column)).as_py() or 0
     return math.inf if any(children(column.type)) else _width(column.type)

@@ -102,9 +102,9 @@ def test_a_null_topic_is_refused():
 def test_the_bytes_of_a_row_are_those_of_key_value_and_headers():
     entries = ([{"key": "ab", "value": b"123"}, {"key": "c", "value": None}], None, [], [{"key": "", "value": b"9"}])
     stored = made(key=["k", None, "kk", None], value=[b"v", b"vv", None, None], headers=headers(*entries)).record
-    assert record_bytes(stored).to_pylist() == [2 + 6, 2, 2, 1]
-    assert record_bytes(stored.slice(1)).to_pylist() == [2, 2, 1]
-    assert record_bytes(made(value=[b"abc", None]).record).to_pylist() == [3, 0]
+    assert record_bytes(stored).tolist() == [2 + 6, 2, 2, 1]
+    assert record_bytes(stored.slice(1)).tolist() == [2, 2, 1]
+    assert record_bytes(made(value=[b"abc", None]).record).tolist() == [3, 0]
 
 
 def test_the_bytes_of_a_row_of_columns_are_those_of_its_own_lists_and_maps():
@@ -113,5 +113,5 @@ def test_the_bytes_of_a_row_of_columns_are_those_of_its_own_lists_and_maps():
     times = pa.array([0] * 4, schema.TIMESTAMP)
     arrays = [pa.array(each, field.type) for each, field in zip(([1] * 4, lists, maps), columns, strict=True)]
     stored = pa.RecordBatch.from_arrays([*arrays, times], schema=schema.typed(columns))
-    assert record_bytes(stored).to_pylist() == [4 + 3 + 9, 4 + 10 + 9, 4, 4 + 4]
-    assert record_bytes(stored.slice(1)).to_pylist() == [4 + 10 + 9, 4, 4 + 4]
+    assert record_bytes(stored).tolist() == [4 + 3 + 9, 4 + 10 + 9, 4, 4 + 4]
+    assert record_bytes(stored.slice(1)).tolist() == [4 + 10 + 9, 4, 4 + 4]
