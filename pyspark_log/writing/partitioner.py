@@ -80,7 +80,7 @@ def group_by_partition(
 
 
 def murmur2(keys: pa.Array) -> NDArray[np.int32]:
-    """Return Kafka's murmur2 of every key of a (large_)binary or (large_)string array.
+    """Return Kafka's murmur2 of every key of an array of bytes or text.
 
     The value for a null is unspecified.
 
@@ -144,11 +144,10 @@ def _is_null(column: pa.Array) -> NDArray[np.bool_]:
 
 def _buffers(keys: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Return the offset of each key and the end of the last one; and the bytes of all keys."""
-    large = pa.types.is_large_binary(keys.type) or pa.types.is_large_string(keys.type)
-    assert large or pa.types.is_binary(keys.type) or pa.types.is_string(keys.type), f"keys of type {keys.type}"
+    assert pa.types.is_binary(keys.type) or pa.types.is_string(keys.type), f"keys of type {keys.type}"
     _, ends, data = keys.buffers()
-    offsets = np.frombuffer(ends, np.int64 if large else np.int32)[keys.offset : keys.offset + len(keys) + 1]
-    return offsets.astype(np.int64, copy=False), np.frombuffer(data if data is not None else b"", np.uint8)
+    offsets = np.frombuffer(ends, np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    return offsets.astype(np.int64), np.frombuffer(data if data is not None else b"", np.uint8)
 
 
 def _blocks(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
@@ -183,11 +182,8 @@ def _hash_matrix(data: NDArray[np.uint8], length: int, hashes: NDArray[np.uint32
 def _hash_short(keys: pa.Array, lengths: NDArray[np.int64], hashes: NDArray[np.uint32]) -> None:
     """Fill in the hashes of keys of several lengths, none above `SHORT_KEY_BYTES`."""
     words = max(1, -(-int(lengths.max()) // WORD_BYTES))
-    large = pa.types.is_large_binary(keys.type) or pa.types.is_large_string(keys.type)
-    kind = pa.large_binary() if large else pa.binary()
-    present = keys.view(kind).fill_null(b"") if keys.null_count > 0 else keys
-    # The characters do not matter: only zeros are added.
-    text = present.view(pa.large_string() if large else pa.string())
+    present = keys.view(pa.binary()).fill_null(b"") if keys.null_count > 0 else keys
+    text = present.view(pa.string())  # the characters do not matter: only zeros are added
     _, _, padded = pc.ascii_rpad(text, words * WORD_BYTES, "\0").buffers()
     matrix = np.frombuffer(padded, WORD, len(keys) * words).reshape(-1, words)
     for first in range(0, len(keys), BLOCK_ROWS_MAX):
