@@ -57,14 +57,13 @@ class _Staged(msgspec.Struct, frozen=True):
     topic: TopicTarget
 
 
-class TopicTarget:
+class TopicTarget(msgspec.Struct):
     """What the sender knows of a topic."""
 
-    def __init__(self, handle: TopicHandle, destination: Destination) -> None:
-        self.handle = handle
-        self.destination = destination
-        self.looked = -float("inf")
-        """When it was looked up, or when `Sender.changed` tried to."""
+    handle: TopicHandle
+    destination: Destination
+    looked: float
+    """When it was looked up, or when `Sender.changed` tried to."""
 
 
 class Sender:
@@ -102,9 +101,23 @@ class Sender:
             thread.start()
 
     def destination(self, name: str) -> Destination:
-        """Return where rows of a topic go. Raises what `topic` raises."""
+        """Return where rows of a topic go; at the first look open the log, and create the topic if the options say so.
+
+        Called by threads that send. Waits for `max.block.ms` at most. Raises `UnknownTopic`, `NoCluster`, `StoreError`,
+        and `BufferExhausted` if commits take longer than that.
+        """
         found = self._topics.get(name)
-        return (found or self.topic(name)).destination
+        if found is not None:
+            return found.destination
+        deadline = self._environment.monotonic() + self._options.max_block
+        self._log_turn.refuse_interrupts("look a topic up")
+        try:
+            return self._log_turn.call(partial(self._found, name, deadline), self._options.max_block).destination
+        except Busy:
+            raise BufferExhausted(
+                f"topic {name!r} could not be looked up within max.block.ms: commits to a slow store were under way; "
+                "try again later, or raise max.block.ms"
+            ) from None
 
     def changed(self, name: str, error: InvalidRecord) -> Destination:
         """Return where rows of a topic go if that has changed since a row was refused with `error`; else raise `error`.
@@ -140,25 +153,6 @@ class Sender:
         waiting = self._accumulator.drop()
         self._settle(waiting, [partial(batch.fail, error) for batch in waiting])
 
-    def topic(self, name: str) -> TopicTarget:
-        """Return a topic; open the log if this is the first look, and create the topic if the options say so.
-
-        Called by threads that send. Waits for `max.block.ms` at most. Raises `UnknownTopic`, `NoCluster`, `StoreError`,
-        and `BufferExhausted` if commits take longer than that.
-        """
-        found = self._topics.get(name)
-        if found is not None:
-            return found
-        deadline = self._environment.monotonic() + self._options.max_block
-        self._log_turn.refuse_interrupts("look a topic up")
-        try:
-            return self._log_turn.call(partial(self._found, name, deadline), self._options.max_block)
-        except Busy:
-            raise BufferExhausted(
-                f"topic {name!r} could not be looked up within max.block.ms: commits to a slow store were under way; "
-                "try again later, or raise max.block.ms"
-            ) from None
-
     def _found(self, name: str, deadline: float) -> TopicTarget:
         """Look a topic up until a deadline. The caller holds the lock of the log."""
         left = max(0, int((deadline - self._environment.monotonic()) * 1000))
@@ -175,11 +169,10 @@ class Sender:
             handle = log.ensure_topic(name, options.num_partitions, replication_factor=options.replication_factor)
         else:
             handle = log.topic(name)
-        known = self._topics.get(name)
+        known, destination = self._topics.get(name), self._destination(handle)
         if known is None or known.handle.topic_id != handle.topic_id:
-            known = self._topics[name] = TopicTarget(handle, self._destination(handle))
-        known.handle, known.destination = handle, self._destination(handle)
-        known.looked = self._opened
+            known = self._topics[name] = TopicTarget(handle, destination, self._opened)
+        known.handle, known.destination, known.looked = handle, destination, self._opened
         return known
 
     def _destination(self, handle: TopicHandle) -> Destination:
@@ -305,19 +298,15 @@ class Sender:
 
     def _commit(self, staged: _Staged) -> dict[int, tuple[int, int]]:
         """Commit a request and return its offsets. The caller holds the lock of the log."""
-        topic, files = staged.topic, tuple(staged.files)
+        files = tuple(staged.files)
         if any(file.failed for file in files):
             self._refresh(staged.request.topic)
-        claim = None
+        handle, claim = staged.topic.handle, None
         if self._options.idempotent:
-            claim = ProducerClaim(self._producer, "", "", self._sequences[topic.handle.topic_id], expires=True)
-            self._sequences[topic.handle.topic_id] += 1
-        batch = Batch(claim, files, self._options.acks, self._housekeeper.take(topic.handle))
-        return self._committed(topic.handle, batch, staged.deadline)
-
-    def _committed(self, handle: TopicHandle, batch: Batch, deadline: float) -> dict[int, tuple[int, int]]:
-        """Commit until a deadline."""
-        left = max(1, int((deadline - self._environment.monotonic()) * 1000))
+            claim = ProducerClaim(self._producer, "", "", self._sequences[handle.topic_id], expires=True)
+            self._sequences[handle.topic_id] += 1
+        batch = Batch(claim, files, self._options.acks, self._housekeeper.take(handle))
+        left = max(1, int((staged.deadline - self._environment.monotonic()) * 1000))
         policy = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
         try:
             if not (handle.is_fresh or handle.is_served):

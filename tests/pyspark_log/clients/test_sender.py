@@ -146,6 +146,25 @@ class TestTheSender:
             _, partition, offset, _ = future.result(GUARD)
             assert rows[partition][offset] == value
 
+    def test_keeps_the_partitions_of_all_rows_that_it_stages_together(self, log, monkeypatch):
+        failures = [StoreUnavailable("", "", "made up by the test")]
+
+        class FailingStaging(Staging):
+            def add(self, rows):
+                if failures:
+                    reassigner.add_partitions(log.log.topic("one"), 4)
+                    raise failures.pop()
+                super().add(rows)
+
+        monkeypatch.setattr(TopicHandle, "waits_for_store", False)
+        rows = pa.table({"value": [b"v"] * 20, "key": [b"%d" % number for number in range(20)]})
+        with committing(log, monkeypatch) as (producer, staged):
+            monkeypatch.setattr("pyspark_log.clients.sender.Staging", FailingStaging)
+            sent = [producer.send_batch("one", rows) for _ in range(2)]
+        assert producer._sender._topics["one"].destination.partitions == 4
+        assert [each.result(GUARD).offsets for each in sent] == [{0: (1, 21)}, {0: (21, 41)}]
+        assert staged.qsize() == 1
+
     def test_looks_at_the_topic_again_before_it_refuses_a_row(self, log, monkeypatch):
         with Producer(log.path, linger_ms=0) as producer:
             producer.send("one", b"first").result(GUARD)
