@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.commit import inline_maintenance, settling
-from pyspark_log_coordinator.maintenance import isr_copies
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.topic import sequencing
@@ -44,8 +43,9 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.batch import Acks, StagedFile
     from pyspark_log_coordinator.model.producers import ProducerClaim
+    from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.segments.swap import SwapSegments
-    from pyspark_log_coordinator.topic.machine import Command, Topic
+    from pyspark_log_coordinator.topic.machine import Command
 
 
 _CERTAIN = (
@@ -231,7 +231,6 @@ class _Attempt:
             swaps = inline_maintenance.roll_one_inline(handle)
             if swaps:
                 handle.refresh()  # a roll takes time
-        swaps = isr_copies.with_copies(handle, swaps, self.failed) if swaps else ()
         files = tuple(each.file for each in batch.files)
         return CommitBatch(batch.claim, files, batch.acks, swaps)
 

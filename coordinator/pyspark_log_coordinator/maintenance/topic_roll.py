@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.maintenance import isr_copies, topic_cleanup
+from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import RollJob
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SwapSegments
-from pyspark_log_coordinator.topic.machine import MaintainSegments
+from pyspark_log_coordinator.segments.swap import MaintainSegments, SegmentsSwapped, SwapSegments
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, OutcomeUnknown, StoreError, UnknownTopic
 
 if TYPE_CHECKING:
@@ -57,20 +56,17 @@ def roll_and_merge(
         nonlocal made, size
         if not done:
             return
-        handle.refresh()
-        swaps = isr_copies.with_copies(handle, [swap for _, swap in done])
-        events = handle.submit(MaintainSegments(swaps)).events
+        events = handle.submit(MaintainSegments(tuple(swap for _, swap in done))).events
         swapped = {each.segment.name for each in events if isinstance(each, SegmentsSwapped)}
         refused = [job for job, swap in done if swap.segments[0].name not in swapped]
-        taken = [job for job, swap in done if swap.segments[0].name in swapped]
-        segments = sum(len(swap.segments) for _, swap in done if swap.segments[0].name in swapped)
+        read = sum(job.bytes for job, swap in done if swap.segments[0].name in swapped)
         done.clear()
         if refused:
             planned = due()
             stuck.update(job.partition for job in refused if job.is_in(planned))  # a later run may succeed
-        made += segments
-        size += sum(job.bytes for job in taken)
-        progress(sum(job.bytes for job in taken))
+        made += len(swapped)
+        size += read
+        progress(read)
 
     while jobs := [job for job in due() if job.partition not in stuck]:
         # Plan all tasks before the first swap: the state after it no longer has what other processes changed meanwhile.

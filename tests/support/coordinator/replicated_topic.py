@@ -3,18 +3,16 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import isr_copies, roll_task
-from pyspark_log_coordinator.model.batch import Acks
-from pyspark_log_coordinator.model.partition import Partition
+from pyspark_log_coordinator.maintenance import roll_task
+from pyspark_log_coordinator.model.batch import Acks, SequencedFile
+from pyspark_log_coordinator.model.partition import Holder, Partition
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainSegments, SequencedFile
+from pyspark_log_coordinator.segments.swap import MaintainSegments, SwapSegments
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name, topic_folder
@@ -78,15 +76,15 @@ class ReplicatedTopic:
             partition, one.leader_epoch, 1, (), tuple(one.chunks[:chunks]), one.epoch_starts, parquet
         )
 
-    def rolled(self, chunks: int, on: str = "0", partition: int = 0) -> SwapSegments:
-        """Roll the oldest chunks into a segment on one node, and swap nothing in."""
-        work = msgspec.structs.replace(roll_task.roll_task_of(self.handle, self.job(chunks, partition)), targets=(on,))
+    def rolled(self, chunks: int, partition: int = 0) -> SwapSegments:
+        """Roll the oldest chunks into a segment, and swap nothing in."""
+        work = roll_task.roll_task_of(self.handle, self.job(chunks, partition))
         return roll_task.run_roll(self.log.store_at, work, self.log.environment)
 
-    def roll(self, chunks: int, on: str = "0", partition: int = 0) -> str:
-        """Roll the oldest chunks into a segment on one node, copy it to the rest of the ISR; return its name."""
-        swap = self.rolled(chunks, on, partition)
-        self.handle.submit(MaintainSegments(isr_copies.with_copies(self.handle, [swap])))
+    def roll(self, chunks: int, partition: int = 0) -> str:
+        """Roll the oldest chunks into a segment; return its name."""
+        swap = self.rolled(chunks, partition)
+        self.handle.submit(MaintainSegments((swap,)))
         return swap.segments[0].name
 
     def damage(self, node: str, key: str, position: int = -1) -> None:
