@@ -21,9 +21,12 @@ from benchmarks.stopwatch import percentile
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import JournalPlace, Member, OneStore, SeveralStores
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files.row_files import StagedChunk
@@ -68,9 +71,9 @@ class Writer:
         """Commit a batch and return the milliseconds."""
         born = self._journal.number
         files = tuple(
-            topic.SequencedFile(
+            SequencedFile(
                 born_name(born, self._environment.nonce()),
-                (topic.Holder("0", "i"),),
+                (Holder("0", "i"),),
                 (StagedChunk(partition, 0, 8_192, 125, 0, 0, 0, 0),),
             )
             for partition in range(PARTITIONS)
@@ -78,7 +81,7 @@ class Writer:
         claim = ProducerClaim(self._name, self._name, "run", self._batches)
         self._batches += 1
         begun = time.perf_counter()
-        outcome = self._journal.submit(topic.CommitBatch(claim, files))
+        outcome = self._journal.submit(CommitBatch(claim, files))
         took = time.perf_counter() - begun
         assert len(outcome.events) > 0, "the batch was in the log already"
         return took * MILLI

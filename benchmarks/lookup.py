@@ -26,8 +26,7 @@ from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.model.topic_config import parse
-from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_coordinator.topic.machine import MaintainSegments
+from pyspark_log_coordinator.segments.swap import MaintainSegments, SwapSegments
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files import chunk, index
 from pyspark_log_storage.files.append_file import AppendFileWriter

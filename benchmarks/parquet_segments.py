@@ -21,7 +21,7 @@ from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments.roll_plan import RollJob
-from pyspark_log_coordinator.topic.machine import MaintainSegments
+from pyspark_log_coordinator.segments.swap import MaintainSegments
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name

@@ -16,9 +16,9 @@ from pyspark_log.reading.stream_planner import StreamPlanner
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
-from pyspark_log_coordinator.replication.file_holders import FilesHeld, evolve
+from pyspark_log_coordinator.replication.file_holders import FilesHeld, HoldFiles, evolve
 from pyspark_log_coordinator.segments.roll_plan import RollJob
-from pyspark_log_coordinator.topic.machine import HoldFiles, MaintainSegments
+from pyspark_log_coordinator.segments.swap import MaintainSegments
 from tests.support.bytecodes import executed
 from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.topics import after, commit, file, incarnation, started

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flights.nodes import Nodes
 
     from pyspark_log_coordinator.log.log import Log
-    from pyspark_log_coordinator.topic.machine import Topic
+    from pyspark_log_coordinator.model.topic_state import Topic
 
 WIPE_PERCENT = 25
 DAMAGE_PERCENT = 60

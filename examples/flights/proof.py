@@ -19,7 +19,7 @@ from pyspark_log_storage.files.append_file import read_chunk
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import ChunkRef
-    from pyspark_log_coordinator.topic.machine import Topic
+    from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.stores.store import Store
 
 

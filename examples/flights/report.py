@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pyspark_log_coordinator.log.log import Log
-    from pyspark_log_coordinator.topic.machine import Topic
+    from pyspark_log_coordinator.model.topic_state import Topic
 
 COLUMNS_BESIDE_CHART = 46
 CHART_COLUMNS_MAX = 60

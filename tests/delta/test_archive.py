@@ -19,7 +19,7 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.maintenance import descriptions
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
-from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, StoreUnavailable
 from pyspark_log_storage.stores.addresses import open_store
 from tests.support.lost_folders import lose_folder

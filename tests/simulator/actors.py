@@ -19,8 +19,9 @@ from pyspark_log_coordinator.model.batch import Acks, StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments
+from pyspark_log_coordinator.segments.retention import DeleteRecords
+from pyspark_log_coordinator.segments.swap import MaintainSegments, SwapSegments
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import (
     BatchMismatch,
     InvalidInput,

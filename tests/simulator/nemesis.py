@@ -19,10 +19,10 @@ from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.replication.reassignment import AlterReplicas
+from pyspark_log_coordinator.replication.suspicion import Suspect
 from pyspark_log_coordinator.sync import faults
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
-from pyspark_log_coordinator.topic.machine import Suspect
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, LogError
 from tests.simulator import moves
 from tests.simulator.actors import open_topic

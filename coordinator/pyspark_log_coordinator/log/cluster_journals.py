@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.model.partition import NodeId
+    from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.stores.store import Store
 
@@ -150,7 +151,7 @@ class ClusterJournals:
             return None
         return self._generations[self.place.generation][0]
 
-    def of_topic(self, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
+    def of_topic(self, name: str, topic_id: str) -> Journal[Topic, topic.Command]:
         """Return the journal of a topic incarnation without beginning it. Reads nothing."""
         return Journal(self.place, layout.topic_journal(name, topic_id), topic.MACHINE, self._environment)
 

@@ -25,8 +25,9 @@ from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.model.partition import by_number, named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication import write_targets
-from pyspark_log_coordinator.segments.retention import TO_THE_END, future_segments
+from pyspark_log_coordinator.segments.retention import TO_THE_END, DeleteRecords, future_segments
 from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.columns import EvolveSchema
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage import layout, logs
 from pyspark_log_storage.errors import (
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.state_machine import Outcome
     from pyspark_log_coordinator.model.batch import Acks
     from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition, SegmentRef
+    from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.stores.store import Store
 
 
@@ -106,7 +108,7 @@ class TopicHandle:
         self._schemas: tuple[tuple[bytes, ...], tuple[pa.Schema, ...]] = ((), ())
 
     @property
-    def state(self) -> topic.Topic:
+    def state(self) -> Topic:
         """The topic after the newest entry that this process knows: a value, of which a refresh makes another."""
         return self.journal.state
 
@@ -150,7 +152,7 @@ class TopicHandle:
         """
         return len(self.journal.state.incarnations) == 1 and self.journal.expects_answer(self.inbox)
 
-    def state_at(self, version: int) -> topic.Topic:
+    def state_at(self, version: int) -> Topic:
         """Return the topic after an earlier entry. Raises `UnknownVersion`."""
         return history.state_at(self.journal, version)
 
@@ -165,7 +167,7 @@ class TopicHandle:
             self._schemas = stored, schema.decode_all(stored, name)
         return self._schemas[1]
 
-    def refresh(self, *, polls: bool = False) -> topic.Topic:
+    def refresh(self, *, polls: bool = False) -> Topic:
         """Return the topic's newest state; begin its journal if nobody has. `polls` as for `Journal.refresh`.
 
         Raises `UnknownTopic` if the topic was deleted.
@@ -184,7 +186,7 @@ class TopicHandle:
         nodes = self.log.cluster.state.nodes
         return all(node_id in nodes and nodes[node_id].incarnation == mine for node_id, mine in incarnations.items())
 
-    def _check_nodes(self, state: topic.Topic) -> None:
+    def _check_nodes(self, state: Topic) -> None:
         """Refresh the cluster if nodes have joined or were renewed since.
 
         Raise `CorruptObject` if the topic has replicas on nodes that the cluster never had. A removed node may have
@@ -208,7 +210,7 @@ class TopicHandle:
         created_ms = record.created_ms if record is not None and record.topic_id == self.topic_id else 0
         return topic_description.Description(self.version, created_ms, tuple(cluster.nodes.values()), self.state)
 
-    def submit(self, command: topic.Command, inbox: Inbox[topic.Command] | None = None) -> Outcome[topic.Topic]:
+    def submit(self, command: topic.Command, inbox: Inbox[topic.Command] | None = None) -> Outcome[Topic]:
         """Carry out a command; see `Journal.submit`."""
         return self.journal.submit(command, inbox)
 
@@ -261,13 +263,13 @@ class TopicHandle:
         from pyspark_log_storage.columns import schema
 
         before = self.state.schemas
-        return self.submit(topic.EvolveSchema(schema.encode(columns))).state.schemas != before
+        return self.submit(EvolveSchema(schema.encode(columns))).state.schemas != before
 
     def delete_records(self, partition: int, before: int) -> int:
         """Delete the rows before an offset, -1 for all, also on a full disk; return the new start of the log."""
         if before == TO_THE_END:  # an attempt that is repeated must not delete what was written after the first one
             before = self.log.with_reserves(self.refresh).partition(partition).high_watermark
-        done = self.log.with_reserves(lambda: self.submit(topic.DeleteRecords(partition, before)))
+        done = self.log.with_reserves(lambda: self.submit(DeleteRecords(partition, before)))
         return done.state.partitions[partition].log_start
 
     def now_ms(self) -> int:
@@ -481,7 +483,7 @@ class Log:
 
         return sorted(self.nodes.values(), key=distance)
 
-    def reachable_holders(self, topic: topic.Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> list[NodeId]:
+    def reachable_holders(self, topic: Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> list[NodeId]:
         """Return the ids of the nodes that hold a file and were not missing when the log was last opened."""
         return [node.node_id for node in holding(topic, nodes, holders) if node.node_id not in self.missing_nodes]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.topic_description import Description
+    from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.stores.store import Store
 
 _ENTRY_MAX = 2**62
@@ -99,7 +100,7 @@ class NodeFolder:
         remains = (key for key in self.keys if key.startswith(journal))
         return max([newest_in(journal, remains), *filter(_is_entry, born)])
 
-    def journal(self, environment: Environment) -> Journal[topic.Topic, Any]:
+    def journal(self, environment: Environment) -> Journal[Topic, Any]:
         """Return the topic's journal, as far as it is on this store."""
         return Journal(OneStore(self.store), layout.topic_journal(*self.folder), topic.MACHINE, environment)
 

@@ -43,8 +43,7 @@ from pyspark_log_coordinator.journal.state_machine import (
     events_decoder,
 )
 from pyspark_log_coordinator.model import topic_config, topic_state
-from pyspark_log_coordinator.model.batch import SequencedFile
-from pyspark_log_coordinator.model.partition import Holder, NodeId, empty
+from pyspark_log_coordinator.model.partition import NodeId, empty
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import (
@@ -61,7 +60,7 @@ from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.replication.isr_shrink import ShrinkIsr
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas
-from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
+from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect
 from pyspark_log_coordinator.segments import orphans, retention, swap
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
@@ -310,32 +309,3 @@ MACHINE: Machine[Topic, Command] = Machine(
     generation=lambda state: state.generation,
     answer=sequencing.answer,
 )
-
-__all__ = [
-    "MACHINE",
-    "AddPartitions",
-    "AlterConfig",
-    "AlterReplicaNode",
-    "AlterReplicas",
-    "ApplyRetention",
-    "CancelSuspicion",
-    "CommitBatch",
-    "ConfirmDeletions",
-    "DeleteRecords",
-    "DeleteTopic",
-    "ElectLeaders",
-    "ElectPreferred",
-    "EvolveSchema",
-    "HoldFiles",
-    "Holder",
-    "MaintainSegments",
-    "RaiseOrphanFloor",
-    "SequencedFile",
-    "ShrinkIsr",
-    "StartTopic",
-    "Suspect",
-    "Suspicion",
-    "Topic",
-    "decide",
-    "evolve",
-]

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from tests.support.coordinator.stored_topic import StoredTopic
 
 

@@ -5,8 +5,10 @@ import pytest
 from pyspark_log_coordinator.audit import node_recovery, verify
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.maintenance import descriptions
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.replication.election import ElectLeaders
+from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
 from pyspark_log_coordinator.sync import catch_up
-from pyspark_log_coordinator.topic.machine import ElectLeaders, Holder, Suspect, Suspicion
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.stored_topic import StoredTopic
 

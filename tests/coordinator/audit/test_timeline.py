@@ -12,9 +12,13 @@ from pyspark_log_coordinator.audit import timeline
 from pyspark_log_coordinator.audit.timeline import Lane
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.replication.election import ElectLeaders
+from pyspark_log_coordinator.replication.file_holders import HoldFiles
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.sync.replica_file import ids, missing
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, ElectLeaders, Holder, HoldFiles
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 
 

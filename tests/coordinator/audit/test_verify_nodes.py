@@ -8,8 +8,8 @@ import pytest
 from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import _replication, bytes_to_read, verify
 from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.segments.orphans import RaiseOrphanFloor
 from pyspark_log_coordinator.sync import catch_up
-from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StoreUnavailable
 from pyspark_log_storage.layout import born_name

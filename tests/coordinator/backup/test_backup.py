@@ -19,7 +19,8 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.rebuild.known_files import NUMBER_MARGIN
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, DataLoss, InvalidOption, ObjectMissing
 from pyspark_log_storage.objects import node

@@ -15,7 +15,7 @@ from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.topic import sequencing
-from pyspark_log_coordinator.topic.machine import CommitBatch
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic, staged
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic

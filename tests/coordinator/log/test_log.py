@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.topic.machine import Holder, SequencedFile
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     InvalidName,

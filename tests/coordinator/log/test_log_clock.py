@@ -7,7 +7,7 @@ from pyspark_log_coordinator.environment import CLOCKS_AGREE_MS
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.log.log_clock import COMPARE_EVERY_SECONDS, LogClock
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
+from pyspark_log_coordinator.segments.orphans import RaiseOrphanFloor
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.stored_topic import StoredTopic

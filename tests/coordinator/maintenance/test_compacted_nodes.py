@@ -9,7 +9,7 @@ from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
-from pyspark_log_coordinator.topic.machine import MaintainSegments
+from pyspark_log_coordinator.segments.swap import MaintainSegments
 from tests.support.coordinator.compacted_topic import clean_job
 from tests.support.coordinator.lost_cluster import LostCluster
 from tests.support.coordinator.replicated_topic import ALL

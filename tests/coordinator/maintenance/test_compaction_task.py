@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import compaction_task, topic_cleanup
 from pyspark_log_coordinator.segments import compaction_plan
-from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from tests.support.coordinator.compacted_topic import CompactedTopic
 from tests.support.coordinator.compaction_stories import stories, tell
 from tests.support.countdown import Countdown

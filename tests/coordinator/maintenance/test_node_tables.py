@@ -5,8 +5,8 @@ import pytest
 from pyspark_log_coordinator.audit import node_recovery
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.follower import clean_up_node
+from pyspark_log_coordinator.segments.orphans import RaiseOrphanFloor
 from pyspark_log_coordinator.sync.catch_up import catch_up
-from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.layout import topic_folder
 from tests.coordinator.audit.test_node_recovery import elect_uncleanly

@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.topic.machine import MaintainSegments
+from pyspark_log_coordinator.segments.swap import MaintainSegments
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import append_file

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_coordinator.topic.machine import CommitBatch
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.coordinator.troubled_store import TroubledStore
 

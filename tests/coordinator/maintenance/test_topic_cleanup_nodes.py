@@ -5,7 +5,7 @@ import pytest
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import follower, topic_cleanup
-from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
+from pyspark_log_coordinator.segments.orphans import RaiseOrphanFloor
 from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
 from pyspark_log_storage.layout import born_name
 from tests.support.coordinator.journal_disks import URLS

@@ -11,7 +11,7 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.rebuild import execute
-from pyspark_log_coordinator.topic.machine import CommitBatch
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, StaleFile
 from pyspark_log_storage.layout import MARKER
 from pyspark_log_storage.stores.addresses import open_store

@@ -5,14 +5,11 @@ import re
 import msgspec
 import pytest
 
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.replication.row_loss import LostBatch, RowsLost
-from pyspark_log_coordinator.topic.machine import (
-    DeleteRecords,
-    ElectLeaders,
-    Holder,
-    Suspect,
-    Suspicion,
-)
+from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import BatchMismatch
 from tests.support.coordinator.topics import (
     after,

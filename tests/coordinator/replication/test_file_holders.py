@@ -2,9 +2,10 @@
 
 import pytest
 
-from pyspark_log_coordinator.replication.file_holders import FilesHeld, held_alone, newest_held
+from pyspark_log_coordinator.replication.file_holders import FilesHeld, HoldFiles, held_alone, newest_held
+from pyspark_log_coordinator.segments.retention import DeleteRecords
+from pyspark_log_coordinator.segments.swap import MaintainSegments
 from pyspark_log_coordinator.sync.replica_file import missing
-from pyspark_log_coordinator.topic.machine import DeleteRecords, HoldFiles, MaintainSegments
 from pyspark_log_storage.errors import NodeMissing
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, rolled, started, swap
 

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.replication.isr_shrink import (
     IsrShrunk,
     Lagging,
@@ -12,7 +13,7 @@ from pyspark_log_coordinator.replication.isr_shrink import (
     next_due_ms,
     observe_all,
 )
-from pyspark_log_coordinator.topic.machine import AlterConfig, HoldFiles
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 
 ABC = ("A", "B", "C")

@@ -2,19 +2,12 @@
 
 import pytest
 
-from pyspark_log_coordinator.replication.election import LeaderElected
-from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed
-from pyspark_log_coordinator.replication.reassignment import original
-from pyspark_log_coordinator.topic.machine import (
-    AddPartitions,
-    AlterReplicaNode,
-    AlterReplicas,
-    ElectLeaders,
-    Holder,
-    HoldFiles,
-    Suspect,
-    Suspicion,
-)
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.replication.election import ElectLeaders, LeaderElected
+from pyspark_log_coordinator.replication.file_holders import HoldFiles
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode, ReplicasFenced, ReplicasRenewed
+from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas, original
+from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 

@@ -2,14 +2,9 @@
 
 import pytest
 
-from pyspark_log_coordinator.replication.suspicion import confirmed, observe
-from pyspark_log_coordinator.topic.machine import (
-    AlterReplicaNode,
-    CancelSuspicion,
-    HoldFiles,
-    Suspect,
-    Suspicion,
-)
+from pyspark_log_coordinator.replication.file_holders import HoldFiles
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
+from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion, confirmed, observe
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 
 PERIOD = 100

@@ -5,8 +5,9 @@ import pytest
 
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_coordinator.replication.write_targets import enough, targets_of, used_nodes, write_targets
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, StartTopic
+from pyspark_log_coordinator.topic.machine import StartTopic
 from tests.support.coordinator.topics import SCHEMAS, after, commit, file, incarnation, started
 
 

@@ -10,15 +10,12 @@ from hypothesis import strategies as st
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan
 from pyspark_log_coordinator.segments.compaction_plan import DIRTY_ROWS_MAX, INLINE_CHUNKS, Output, Source, outputs
+from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
 from pyspark_log_coordinator.segments.roll_plan import INLINE_LAG_MS
+from pyspark_log_coordinator.segments.swap import MaintainSegments
 from pyspark_log_coordinator.segments.tiers import joined
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import (
-    AlterConfig,
-    ApplyRetention,
-    DeleteRecords,
-    MaintainSegments,
-)
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from tests.support.coordinator.topics import (
     after,
     at,
@@ -314,9 +311,9 @@ def test_a_compaction_is_dropped_if_with_all_its_segments_a_majority_would_lack_
 def test_retention_does_not_apply_to_a_topic_that_is_only_compacted():
     expired = {"retention_ms": 1}
     only = head_of(0, 20, **expired)
-    assert topic.decide(only, topic.ApplyRetention(), 10**6) == []
+    assert topic.decide(only, ApplyRetention(), 10**6) == []
     both = head_of(0, 20, cleanup_policy="compact,delete", **expired)
-    (moved,) = topic.decide(both, topic.ApplyRetention(), 10**6)
+    (moved,) = topic.decide(both, ApplyRetention(), 10**6)
     assert moved.log_start == 20
     (gone,) = topic_cleanup.expired_by(both, [moved])
     assert (gone.log_start, gone.rows) == (20, 10)

@@ -4,9 +4,15 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.model.topic_state import FloorMark
-from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
+from pyspark_log_coordinator.segments.orphans import (
+    ConfirmDeletions,
+    DeletionsConfirmed,
+    FloorMarked,
+    OrphanFloorRaised,
+    RaiseOrphanFloor,
+)
+from pyspark_log_coordinator.segments.swap import MaintainSegments
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import ConfirmDeletions, MaintainSegments, RaiseOrphanFloor
 from pyspark_log_storage.errors import StaleFile
 from pyspark_log_storage.layout import born_name
 from tests.support.coordinator.topics import after, at, claim, commit, decide, file, filled, rolled, swap

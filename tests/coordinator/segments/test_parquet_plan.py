@@ -2,9 +2,9 @@
 
 import pytest
 
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.segments.roll_plan import INLINE_LAG_MS, LEVEL_MAX, plan, table_end
 from pyspark_log_coordinator.segments.tiers import MERGE_COUNT
-from pyspark_log_coordinator.topic.machine import DeleteRecords
 from tests.support.coordinator.topics import after, at, commit, file, filled, rolled, started
 
 HOUR = 3_600_000

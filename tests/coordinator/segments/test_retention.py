@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.segments.retention import LogStartMoved, future_segments
-from pyspark_log_coordinator.topic.machine import ApplyRetention, DeleteRecords
+from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved, future_segments
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.coordinator.topics import after, at, decide, filled, pieces, rolled
 

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_coordinator.segments import roll_plan, tiers
 from pyspark_log_coordinator.segments.roll_plan import (
     INLINE_ROLL_BYTES,
@@ -20,7 +22,7 @@ from pyspark_log_coordinator.segments.roll_plan import (
     plan,
 )
 from pyspark_log_coordinator.segments.tiers import MERGE_COUNT
-from pyspark_log_coordinator.topic.machine import AlterConfig, AlterReplicaNode, SequencedFile
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
 from tests.support.coordinator.topics import after, at, commit, file, filled, incarnation, rolled, started
 

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
+from pyspark_log_coordinator.segments.retention import DeleteRecords
+from pyspark_log_coordinator.segments.swap import MaintainSegments, SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, MaintainSegments
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.support.coordinator.topics import (
     after,

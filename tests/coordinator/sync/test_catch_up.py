@@ -5,10 +5,11 @@ import pytest
 
 from pyspark_log_coordinator.cluster.nodes import FenceNode, UnfenceNode
 from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.replication.suspicion import Suspect
 from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.sync.replica_file import missing, sources
-from pyspark_log_coordinator.topic.machine import Holder, Suspect
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing, StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore

@@ -8,10 +8,10 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.model.topic_config import parse
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.sync import faults, operator_elections, replica_file
 from pyspark_log_coordinator.sync.catch_up import renew_set_back
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
-from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas
 from tests.support.coordinator.lost_cluster import KEEP, LostCluster

@@ -5,9 +5,9 @@ import pytest
 from pyspark_log_coordinator.cluster.nodes import FenceNode, RemoveNode
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance.follower import Follower
+from pyspark_log_coordinator.replication.reassignment import AddPartitions
 from pyspark_log_coordinator.sync import catch_up, reassigner
 from pyspark_log_coordinator.sync.reassigner import ReassignmentProgress
-from pyspark_log_coordinator.topic.machine import AddPartitions
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NodeMissing, StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ReplicatedTopic

@@ -7,8 +7,9 @@ import pytest
 
 from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic.columns import SCHEMAS_MAX, EvolveSchema
-from pyspark_log_coordinator.topic.machine import MACHINE, AlterConfig, StartTopic, Topic
+from pyspark_log_coordinator.topic.machine import MACHINE, AlterConfig, StartTopic
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.model.topic_state import Topic, with_partition
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.topic import integrity
-from pyspark_log_coordinator.topic.machine import DeleteRecords, DeleteTopic
+from pyspark_log_coordinator.topic.machine import DeleteTopic
 from tests.support.coordinator.topics import after, commit, file, filled, rolled, started, swap
 
 SEGMENTS = 12

@@ -3,11 +3,9 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.topic.machine import (
-    AlterConfig,
-    Holder,
-    SequencedFile,
-)
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import (
     InvalidOption,
     NotEnoughReplicas,

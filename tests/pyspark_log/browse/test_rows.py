@@ -15,7 +15,7 @@ from pyspark_log.browse import filters, rows
 from pyspark_log.browse.masks import Mask, mask_of
 from pyspark_log.writing import typed_json
 from pyspark_log.writing.rows import Rows, TypedSchema
-from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.plain_log import PlainLog, record

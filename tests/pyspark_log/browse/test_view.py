@@ -23,8 +23,10 @@ from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import CommittedOffset
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.partition_health import troubles
+from pyspark_log_coordinator.replication.file_holders import HoldFiles
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.sync.replica_file import ids, missing
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores import reserve
 from tests.support.command_line import on_three_nodes

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_log import Consumer, ConsumerRecord, OffsetAndTimestamp, Producer, TopicPartition
 from pyspark_log.clients import reading
-from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import (
     CorruptObject,
     DataLoss,

@@ -5,9 +5,10 @@ import shutil
 import pytest
 
 from pyspark_log import Consumer, Producer
+from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication.election import ElectLeaders
+from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
 from pyspark_log_coordinator.sync import catch_up
-from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
 from pyspark_log_storage.errors import DataLoss, LogError
 from tests.support.coordinator.replicated_topic import write
 from tests.support.lost_folders import lose_folder

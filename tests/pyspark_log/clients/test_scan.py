@@ -12,7 +12,8 @@ from pyspark_log import Consumer, scan
 from pyspark_log.reading import fetch
 from pyspark_log.writing.rows import Rows
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
-from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
+from pyspark_log_coordinator.segments.retention import DeleteRecords
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import CorruptObject, DataLoss, InvalidInput, UnknownTopic, UnknownVersion
 from tests.support.direct import read
 from tests.support.plain_log import NOON_MS, PlainLog, record

@@ -12,7 +12,7 @@ from pyspark_log.history import batch_frame
 from pyspark_log.history.archive_table import ArchiveState
 from pyspark_log.source.row import row_schema
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
-from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 from tests.support.direct import DirectSpark, read
 from tests.support.plain_frame import Frame, Functions

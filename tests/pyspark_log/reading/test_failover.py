@@ -20,10 +20,11 @@ from pyspark_log_coordinator.journal import journal
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.reachable_stores import reachable_nodes
 from pyspark_log_coordinator.maintenance import delta_table, descriptions
+from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication.election import ElectLeaders
+from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
-from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.errors import CorruptObject, DataLoss, LogError, NoCluster, StoreRefused, StoreUnavailable
 from pyspark_log_storage.files import index

@@ -7,8 +7,8 @@ import pytest
 from pyspark_log.options import IgnoredOptionWarning
 from pyspark_log.options.position import Latest, NoMatch
 from pyspark_log.reading.positions import Subscribed, offset_for_time, resolve, warn_of_loss
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.sync import catch_up
-from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption, UnknownTopic
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.direct import Stream, read, values

@@ -10,7 +10,8 @@ from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.source.splits import SplitPartition, read_split
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
-from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, DeleteTopic
+from pyspark_log_coordinator.segments.retention import DeleteRecords
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic
 from pyspark_log_storage.errors import ObjectMissing
 from tests.support.direct import Stream
 from tests.support.plain_log import PlainLog

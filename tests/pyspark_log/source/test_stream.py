@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_log.opening import open_log
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.sync import reassigner
-from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidOption, NoCluster
 from tests.support.direct import Stream, values
 from tests.support.plain_log import PlainLog

@@ -5,7 +5,7 @@ import pytest
 from pyspark_log_coordinator.journal import journal as journals
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.maintenance import topic_roll
-from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownVersion
 from tests.support.direct import read, values
 from tests.support.plain_log import PlainLog

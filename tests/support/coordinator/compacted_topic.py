@@ -10,11 +10,13 @@ import pyarrow as pa
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan
 from pyspark_log_coordinator.segments.roll_plan import RollJob
-from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainSegments, SequencedFile
+from pyspark_log_coordinator.segments.swap import MaintainSegments, SwapSegments
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files.append_file import AppendFileWriter, read_chunk
 from pyspark_log_storage.files.chunk import decode

@@ -16,8 +16,8 @@ from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import Survey, survey
 from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.swap import MaintainSegments
 from pyspark_log_coordinator.sync import catch_up as copying
-from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage import layout
 from pyspark_log_storage.stores.addresses import open_store
 from tests.support.coordinator.replicated_topic import ALL, write

@@ -36,33 +36,36 @@ Events are written in the order of the entry: `holds`, `p0 isr=A,B`, `p0 leader=
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import isr_shrink
-from pyspark_log_coordinator.replication.election import LeaderElected
-from pyspark_log_coordinator.replication.file_holders import FilesHeld
-from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk, Lagging
-from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed, ReplicasUnfenced
-from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
-from pyspark_log_coordinator.replication.row_loss import RowsLost
-from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
-from pyspark_log_coordinator.replication.truncation import divergence
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped
-from pyspark_log_coordinator.sync import replica_file
-from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import (
-    AddPartitions,
+from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
+from pyspark_log_coordinator.replication.file_holders import FilesHeld, HoldFiles
+from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk, Lagging, ShrinkIsr
+from pyspark_log_coordinator.replication.node_changes import (
     AlterReplicaNode,
+    ReplicasFenced,
+    ReplicasRenewed,
+    ReplicasUnfenced,
+)
+from pyspark_log_coordinator.replication.reassignment import (
+    AddPartitions,
     AlterReplicas,
+    PartitionsAdded,
+    ReplicasAltered,
+)
+from pyspark_log_coordinator.replication.row_loss import RowsLost
+from pyspark_log_coordinator.replication.suspicion import (
     CancelSuspicion,
-    ElectLeaders,
-    ElectPreferred,
-    Holder,
-    HoldFiles,
-    MaintainSegments,
-    ShrinkIsr,
+    NodeSuspected,
     Suspect,
     Suspicion,
-    Topic,
+    SuspicionCancelled,
 )
+from pyspark_log_coordinator.replication.truncation import divergence
+from pyspark_log_coordinator.segments.swap import MaintainSegments, SegmentsSwapped
+from pyspark_log_coordinator.sync import replica_file
+from pyspark_log_coordinator.topic import machine as topic
 from tests.support.coordinator import topics
 from tests.support.coordinator.scenario_words import StoryError, partition_number, settings, split
 

@@ -34,8 +34,11 @@ from typing import Any
 
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import CommitBatch, DeleteTopic, Holder, Topic
+from pyspark_log_coordinator.topic.machine import DeleteTopic
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.layout import born_name
 from tests.support.coordinator import replica_scenario, topics

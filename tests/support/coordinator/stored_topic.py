@@ -13,11 +13,13 @@ from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
+from pyspark_log_coordinator.model.batch import SequencedFile
+from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainSegments, SequencedFile
+from pyspark_log_coordinator.segments.swap import MaintainSegments, SwapSegments
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.files.index import IndexEntry

@@ -6,21 +6,16 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator.model.batch import Acks
-from pyspark_log_coordinator.model.partition import Keyed, SegmentRef
+from pyspark_log_coordinator.model.batch import Acks, SequencedFile
+from pyspark_log_coordinator.model.partition import Holder, Keyed, SegmentRef
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.segments.swap import SwapSegments
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.segments.swap import MaintainSegments, SwapSegments
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import (
-    CommitBatch,
-    Holder,
-    MaintainSegments,
-    SequencedFile,
-    StartTopic,
-    Topic,
-)
+from pyspark_log_coordinator.topic.machine import StartTopic
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.layout import born_name, segment_name

@@ -11,7 +11,7 @@ from pyspark_log_coordinator.log.log import TopicHandle
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.model.partition import Partition
-from pyspark_log_coordinator.topic.machine import MaintainSegments
+from pyspark_log_coordinator.segments.swap import MaintainSegments
 from tests.support.coordinator.compacted_topic import clean_job
 from tests.support.plain_log import NOON_MS, PlainLog, record
 

@@ -5,7 +5,7 @@ It is not merged again, so Spark reads it by itself.
 
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments.roll_plan import LEVEL_MAX, RollJob
-from pyspark_log_coordinator.topic.machine import MaintainSegments
+from pyspark_log_coordinator.segments.swap import MaintainSegments
 from tests.support.plain_log import PlainLog
 
 
