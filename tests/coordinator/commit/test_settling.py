@@ -10,9 +10,10 @@ from pyspark_log_coordinator.commit.settling import TURN_EVERY_SECONDS
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.sync import catch_up, reassigner, replica_file
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
-from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic, staged
 
 
 def environment():
@@ -108,3 +109,18 @@ def test_a_node_that_lacks_one_large_object_among_small_ones_is_left_to_a_follow
     assert topic.keys("2") == []
     monkeypatch.setattr(settling, "TURN_BYTES_MAX", large)
     assert isr_after(topic, TURN_EVERY_SECONDS) == ALL
+
+
+def test_a_copy_of_a_refused_batch_does_not_count_if_its_disk_was_unmounted_meanwhile(monkeypatch):
+    topic = ReplicatedTopic()
+    batch = CommitBatch(None, (staged(topic.log, topic.handle, {0: [b"row"]}, ("0",)),))
+    disk = topic.log.node_store("1")
+    real = disk.open_write
+
+    def open_unmounted(*args, **kwargs):
+        disk.delete(layout.MARKER)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(disk, "open_write", open_unmounted)
+    (file,) = settling.with_copies(topic.handle, batch).files
+    assert [holder.node for holder in file.holders] == ["0", "2"]
