@@ -152,17 +152,9 @@ class Journal(Replay[S, C]):
                     damaged = self.number
             elif not is_end and (newest := self.entries.newest_snapshot()) > max(self.number, incomplete):
                 # This process was suspended: the next entry, or one before it, has been trimmed.
-                known = self.number
-                self._opened = False
-                self._reset()
-                self.load_newest()
-                if self.number <= known:  # none was read that leads further
-                    later = (each for each in self.objects.snapshots() if each > known)
-                    needed = next((each for each in later if not self.is_none(each)), 0)
-                    if needed:
-                        self.load(needed)
-                    else:
-                        incomplete = newest
+                self._opened = self._is_gapless = False
+                if not self.load_newest(self.number):
+                    incomplete = newest
                 self._opened = True
             else:
                 if not self._is_gapless or not (end is None or is_end) or self.entries.is_followed(self.number + 1):
@@ -484,12 +476,12 @@ class Journal(Replay[S, C]):
         """
         if self.entries.newest_snapshot() < number:
             return decided == mine
-        later = [each for each in self.objects.snapshots() if each >= number and not self.is_none(each)]
-        if not later:
-            return decided == mine
         try:
-            expected = self.objects.read(later[-1]).hash
-            for each in range(later[-1], number, -1):
+            later = self.begin()
+            if not later.load_newest(number - 1):
+                return decided == mine
+            expected = later.last_hash
+            for each in range(later.number, number, -1):
                 data = self.entries.read(each)
                 if data is None or digest(data) != expected:
                     return None
@@ -513,7 +505,7 @@ class Journal(Replay[S, C]):
             events = self._decode(data, name)
         except CorruptObject:
             # After trimming, a suspended process may find an entry that does not follow.
-            if not begins_again or self.newest_snapshot() <= self.number:
+            if not begins_again or self.entries.newest_snapshot() <= self.number:
                 raise
             self._opened = False
             return False

@@ -12,7 +12,6 @@ import msgspec
 
 from pyspark_log_coordinator.journal import registers, snapshot
 from pyspark_log_coordinator.journal.journal_entry import slot_of
-from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, ObjectMissing
 from pyspark_log_storage.objects.envelope import is_whole, read_if_there
@@ -87,7 +86,10 @@ class Objects:
         self._place.require_majority(answers, f"{key} cannot be written")
 
     def read(self, number: int) -> Snapshot:
-        """Return the snapshot of an entry. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`, `StoreError`."""
+        """Return the snapshot of an entry. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`, `StoreError`.
+
+        With `ObjectMissing` a majority of the stores lacks it: it was trimmed, or was never complete.
+        """
         key = snapshot.key(self._journal, number)
 
         def read_in(store: Store) -> Snapshot:
@@ -97,14 +99,10 @@ class Objects:
         for result in _results(answers):
             found: Snapshot = result
             return found
-        if self._is_hopeless(answers):
-            errors = [each.error for each in answers]
-            # An object that a majority lacks is gone, or was never complete; else a damaged one tells more.
-            is_gone = sum(isinstance(error, ObjectMissing) for error in errors) >= self._place.majority
-            worst = ObjectMissing if is_gone else CorruptObject
-            for error in errors:
-                if isinstance(error, worst):
-                    raise error
+        for kind in (ObjectMissing, CorruptObject):
+            errors = [each.error for each in answers if isinstance(each.error, kind)]
+            if len(errors) >= self._place.majority:
+                raise errors[0]
         raise self._place.failure(f"{self.name(number)} cannot be read", answers, must=1)
 
     def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
@@ -120,24 +118,6 @@ class Objects:
         )
         self._place.require_majority(answers, f"the snapshots in {self._journal} cannot be listed")
         yield from sorted({number for numbers in _results(answers) for number in numbers}, reverse=True)
-
-    def is_incomplete(self, number: int) -> bool:
-        """Return whether a majority of several stores lacks a snapshot: then no entry was trimmed because of it.
-
-        Raise `StoreError` if those that answer do not tell.
-        """
-        place, key = self._place, snapshot.key(self._journal, number)
-        if isinstance(place, OneStore):
-            return False
-
-        def has(answers: Sequence[Answer], it: bool) -> bool:  # noqa: FBT001
-            return sum(each.error is None and each.result is it for each in answers) >= place.majority
-
-        answers = self._ask(lambda store: store.exists(key), enough=lambda found: has(found, True) or has(found, False))
-        if not has(answers, True) and not has(answers, False):
-            what = f"it is unknown whether a majority has {self.name(number)}"
-            raise place.failure(what, answers, must=len(place))
-        return has(answers, False)
 
     def damage(self, oldest: int) -> list[Damage]:
         """Return the damaged objects. Of several stores those that answer are read.

@@ -22,11 +22,9 @@ from pyspark_log_coordinator.journal.snapshot import Snapshot
 from pyspark_log_coordinator.journal.state_machine import C, Machine, S
 from pyspark_log_storage import decoding
 from pyspark_log_storage.decoding import IMPOSSIBLE
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing, OutOfChain, StoreError
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, OutOfChain, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import JournalPlace
 
@@ -92,42 +90,30 @@ class Replay(Generic[S, C]):
         other.last_hash = self.last_hash
         return other
 
-    def load_newest(self) -> None:
-        """Load the newest snapshot, if there is one. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
-        while numbers := list(self.objects.snapshots()):
-            try:
-                self._load_first(numbers)
-            except (CorruptObject, ObjectMissing) as error:
-                # One that is missing was deleted since it was listed, if there is a newer one.
-                if isinstance(error, CorruptObject) or self.newest_snapshot() == numbers[0]:
-                    if not all(self.objects.is_incomplete(each) for each in numbers):
-                        raise
-                    return
-            else:
-                return
+    def load_newest(self, after: int = 0) -> bool:
+        """Load the newest snapshot of an entry later than `after`; return whether there is one.
 
-    def is_none(self, number: int) -> bool:
-        """Return whether a snapshot that is listed can neither be read nor was ever complete (`Objects`)."""
-        try:
-            self.objects.read(number)
-        except (CorruptObject, ObjectMissing):
-            return self.objects.is_incomplete(number)
-        return False
-
-    def _load_first(self, numbers: Sequence[int]) -> None:
-        """Load the first of several snapshots that is not damaged; on several stores, that can be read.
-
-        If it is not the newest and entries after it are missing, reading these entries will fail.
+        A damaged one gives way to the one before it; on several stores, so does one that cannot be read. If the entries
+        after that were trimmed, to read them will fail. Raises `CorruptObject`, `NewerFormat`, `StoreError`.
         """
-        for number in numbers[:-1]:
-            try:
-                self.load(number)
-            except (CorruptObject, StoreError) as error:
-                if self.place.certain and not isinstance(error, CorruptObject):
-                    raise
-            else:
-                return
-        self.load(numbers[-1])
+        while numbers := [each for each in self.objects.snapshots() if each > after]:
+            errors: list[LogError] = []
+            for number in numbers:
+                try:
+                    self.load(number)
+                except (CorruptObject, StoreError) as error:
+                    if self.place.certain and not isinstance(error, (CorruptObject, ObjectMissing)):
+                        raise
+                    errors.append(error)
+                else:
+                    return True
+            # One that is missing was deleted since it was listed, if there is a newer one. If not, a majority of
+            # several stores never had it, and no entry was trimmed because of it.
+            if next(self.objects.snapshots(), 0) == numbers[0]:
+                if not self.place.certain and all(isinstance(error, ObjectMissing) for error in errors):
+                    return False
+                raise errors[-1]
+        return False
 
     def load(self, number: int) -> None:
         """Load the state from a snapshot. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`."""
@@ -159,10 +145,6 @@ class Replay(Generic[S, C]):
             return state
 
         return decoding.decode(checked, found.state, self.objects.name(found.number))
-
-    def newest_snapshot(self) -> int:
-        """Return the number of the newest snapshot, or 0 if there is none."""
-        return next(self.objects.snapshots(), 0)
 
     def encoded_snapshot(self) -> tuple[str, bytes]:
         """Return key and bytes of the snapshot of the newest known entry, whether or not it is stored."""

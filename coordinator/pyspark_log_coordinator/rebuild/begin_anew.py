@@ -107,7 +107,7 @@ def begin_anew(
         if position == len(journals):
             before_last()
         # An interrupted call for other states may have been killed between an entry and its snapshot.
-        if journal.newest_snapshot() > number or journal.entries.newest_after(number) > 0:
+        if journal.entries.newest_snapshot() > number or journal.entries.newest_after(number) > 0:
             raise OutcomeUnknown(f"{journal.entries.name(number)} would come after newer entries of another log")
         journal.begin_at(number, command)
     for journal, number, _ in journals:

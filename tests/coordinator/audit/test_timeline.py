@@ -109,7 +109,7 @@ def test_a_batch_begins_at_the_end_of_the_log_though_its_rows_are_not_committed(
 
 def test_an_entry_that_was_trimmed_or_does_not_exist_yet_is_none(topic):
     journal = topic.handle.journal
-    oldest = journal.newest_snapshot()
+    oldest = next(journal.objects.snapshots())
     journal.objects.delete_before(oldest)
     for number in (1, oldest - 1, journal.number + 1):
         assert timeline.entry_of(topic.handle, number) is None
