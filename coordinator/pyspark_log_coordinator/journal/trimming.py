@@ -6,7 +6,10 @@ place of the entries that it expects (see `journal`).
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
+
+from pyspark_log_storage.errors import LogMoved
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.journal import Journal
@@ -31,11 +34,15 @@ def oldest_kept(journal: Replay[Any, Any]) -> int:
 
 
 def delete_history(journal: Journal[Any, Any]) -> int:
-    """Delete all but the last entry of a journal that has ended; return the number of deleted objects.
+    """Delete all but the last entry of a journal that has ended, or moved; return the number of deleted objects.
 
     The last entry and its snapshot stay forever: they tell a process that was suspended that the journal has ended, and
-    that what it writes into older slots is void.
+    that what it writes into older slots is void. A store that the journal has left may be one of the new ones, too, and
+    show what has come since: then nothing is deleted.
     """
-    journal.refresh()
+    with contextlib.suppress(LogMoved):
+        journal.refresh()
+    if journal.entries.read(journal.number) is None:
+        return 0
     journal.create_snapshot()
     return journal.objects.delete_before(journal.number)

@@ -113,16 +113,3 @@ def begin(journal: Journal[Any, Any], place: SeveralStores) -> None:
     except OutcomeUnknown as error:  # of bytes that all processes write: nobody has to look for an effect
         message = f"it is unknown whether the journal in {journal.folder} has begun at {place.url}: try again"
         raise StoreUnavailable(place.url, journal.folder, message) from error
-
-
-def leave_the_end(journal: Journal[Any, Any]) -> int:
-    """Delete a journal that has ended but for its last entry, which stays for ever with a snapshot.
-
-    Return the number of deleted objects. A store may be one of the new ones, too, and show what has come since.
-    """
-    with contextlib.suppress(LogMoved):
-        journal.refresh()
-    if journal.entries.read(journal.number) is None:
-        return 0
-    journal.create_snapshot()
-    return journal.objects.delete_before(journal.number)

@@ -24,7 +24,8 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.journal_stores import MoveJournals
 from pyspark_log_coordinator.cluster.nodes import node_of
-from pyspark_log_coordinator.log.ended_journals import leave_the_end, others
+from pyspark_log_coordinator.journal.trimming import delete_history
+from pyspark_log_coordinator.log.ended_journals import others
 from pyspark_log_storage.errors import LogMoved, StoreError
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.stores.self_test import self_test
@@ -81,7 +82,7 @@ def _move(log: Log, to: Sequence[NodeId]) -> JournalMove:
     removed = 0
     for journal in journals:
         with contextlib.suppress(StoreError):  # what stays there does no harm
-            removed += leave_the_end(journal)
+            removed += delete_history(journal)
     assert log.journals.nodes is not None
     return JournalMove(log.journals.nodes, changed=True, topics=len(log.known_topics), removed=removed)
 
