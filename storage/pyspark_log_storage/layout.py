@@ -102,6 +102,11 @@ def born_of(name: str) -> int:
     return int(name.split("-")[-2])
 
 
+def base_offset_of(key: str) -> int:
+    """Return the base offset in a segment's name or key, with or without ending."""
+    return int(key.rpartition("/")[2].partition("-")[0])
+
+
 def is_id(text: str) -> bool:
     """Return whether `text` can be the id of a topic, or of a group's journal. Either is a part of a path."""
     return re.fullmatch(UNIQUE_ID, text) is not None

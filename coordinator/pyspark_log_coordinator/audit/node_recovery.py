@@ -2,6 +2,14 @@
 
 The files are those that the topic's state names, by its journal or, if that is lost, by the description in the folder.
 They are read by the walk that `verify` uses (`sync/faults`), and lost indexes are made again.
+
+If the journals can be read, the segments of a node that returns are compared with them, by leader epochs (`strays`).
+While the node was missing, an election may have cut rows that it has, or a slow process may have finished a segment
+that is no longer needed. Readers never see such a segment, because no entry names it, but it takes space.
+
+Such a stray is never swapped in later, because a swap under another leader epoch is refused (`swap`). So it may be
+deleted at once, without waiting for the orphan floor. The folder is listed before the journal is read: what is newer
+than the journal's leader epochs must not look like a stray.
 """
 
 from __future__ import annotations
@@ -13,21 +21,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log_coordinator.log.reachable_stores import ReachableStores
+from pyspark_log_coordinator.maintenance.topic_cleanup import delete_files
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.rebuild.folder_scan import NodeFolder, TopicFolder
-from pyspark_log_coordinator.replication import replicas
+from pyspark_log_coordinator.replication import replicas, truncation
 from pyspark_log_coordinator.sync import faults, replica_file
 from pyspark_log_coordinator.sync.faults import Wrong
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import LogError, UnknownTopic
-from pyspark_log_storage.objects.node import read_marker
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, UnknownTopic
+from pyspark_log_storage.files import index
+from pyspark_log_storage.files.row_files import EpochStarts
+from pyspark_log_storage.objects.node import read_marker, require_marker
+from pyspark_log_storage.segments import segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.log.log import Log
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.stores.store import Store
 
@@ -149,3 +162,49 @@ def _recovered(
         done = tuple(checked[number]), tuple(rebuilt[number])
         point = points.get(number, 0)
         yield RecoveredPartition(state.name, state.topic_id, number, point, good_up_to, *done, damage)
+
+
+class Stray(msgspec.Struct, frozen=True):
+    """A segment in a node's folder that no entry names: an election has cut its rows from `cut` on off the log."""
+
+    topic: str
+    partition: int
+    key: str
+    """Without ending."""
+    base_offset: int
+    end_offset: int
+    cut: int
+
+
+def strays(handle: TopicHandle, node_id: NodeId) -> list[Stray]:
+    """Return the strays of a topic in a node's folder. Raises `NodeMissing`, `NewerFormat`, `StoreError`."""
+    store = handle.log.node_store(node_id)
+    require_marker(store, node_id, handle.log.node(node_id).incarnation)
+    stored = NodeFolder(store, TopicFolder(handle.name, handle.topic_id)).segments
+    state = handle.refresh()
+    found = []
+    for number, partition in enumerate(state.partitions):
+        named = {handle.segment(number, each.name) for each in partition.segments}
+        for key in (key for at, key in stored if at == number and key not in named):
+            epochs, end = _epochs_and_end(store, key)
+            cut = truncation.divergence(epochs, end, partition.epoch_starts, partition.log_end)
+            if epochs and cut < end:
+                found.append(Stray(handle.name, number, key, layout.base_offset_of(key), end, cut))
+    return found
+
+
+def remove_strays(handle: TopicHandle, node_id: NodeId, found: list[Stray]) -> None:
+    """Delete strays of a topic that were found on a node. Raises `StoreError`."""
+    node = ReachableStores({node_id: handle.log.node_store(node_id)}, is_single=True)
+    delete_files(handle, node, {node_id: [key for each in found for key in layout.segment_files(each.key)]})
+
+
+def _epochs_and_end(store: Store, key: str) -> tuple[EpochStarts, int]:
+    """Return the leader epochs in a segment's header, and its end; no epochs if it is damaged."""
+    try:
+        _, epochs = segment.epochs_of(store, key)
+        with contextlib.suppress(CorruptObject, ObjectMissing):
+            return epochs, index.read(store, key)[-1].end_offset
+        return epochs, segment.scan(store, key)[-1].end_offset
+    except (CorruptObject, ObjectMissing):
+        return (), layout.base_offset_of(key)  # if it is no stray, `recover` reports it

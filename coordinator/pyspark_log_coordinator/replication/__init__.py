@@ -1,1 +1,1 @@
-"""The rules of replication, one file a rule: ISR, high watermark, elections, row loss. Pure."""
+"""The rules of replication, one file a rule: ISR, high watermark, elections, truncation. Pure."""

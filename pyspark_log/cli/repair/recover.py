@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -47,8 +48,8 @@ def recover(
     that the topic's journal names, or the description in the folder, and shows up to which offset the rows are good.
     The exit code is 1 if a file is damaged.
 
-    If --node is an id, the journals of the cluster tell which files the node holds. Otherwise its folder is enough, and
-    no journal is read.
+    If --node is an id, the files are also compared with the journals: segments with rows that were truncated while the
+    node was unreachable are deleted. Otherwise the node's folder is enough, and no journal is read.
 
     Afterwards replace damaged files with pyspark-log verify --node NODE --repair, and let the node catch up with
     pyspark-log node run NODE; or, if all journals are lost, use pyspark-log cluster rebuild.
@@ -65,9 +66,10 @@ def recover(
             message = f"topic {topic!r} has no description at {store.url}; check its name and the address"
             raise UnknownTopic(topic, message)
         found += msgspec.to_builtins(done)
+    strays = [] if log is None or node is None else _strays(log, node, topics, dry_run=dry_run)
     counts = [each | {name: len(each[name]) for name in ("checked", "rebuilt")} for each in found]
     damaged = [f"{each['damage']['file']}: {each['damage']['why']}" for each in found if each["damage"] is not None]
-    return Result(found, damaged, counts, "nothing to check: no topics")
+    return Result([*found, *strays], damaged, [*counts, *strays], "nothing to check: no topics")
 
 
 def _store_at(address: str) -> Store:
@@ -87,3 +89,18 @@ def _store_of(log: Log, node: str) -> Store:
     store = log.node_store(node)
     require_marker(store, node, member.incarnation)
     return store
+
+
+def _strays(log: Log, node: str, wanted: list[str] | None, *, dry_run: bool) -> list[dict[str, Any]]:
+    """Return the segments of truncated rows in the node's folder, and delete them unless it is a dry run."""
+    found = []
+    for name in sorted(log.topics()):
+        if wanted is not None and name not in wanted:
+            continue
+        with contextlib.suppress(UnknownTopic):  # its deletion was interrupted, or came meanwhile
+            handle = log.topic(name)
+            here = node_recovery.strays(handle, node)
+            if not dry_run:
+                node_recovery.remove_strays(handle, node, here)
+            found += here
+    return [msgspec.to_builtins(each) for each in found]

@@ -97,6 +97,7 @@ def test_maintenance_deletes_only_files_of_the_log(topic):
         topic_cleanup.clean_up_topic(topic.handle)
         clean_up_cluster(topic.log)
         follower.clean_up_node(topic.log, "0")
+        node_recovery.remove_strays(topic.handle, "0", node_recovery.strays(topic.handle, "0"))
     assert untouched(paths)
     assert not any(path.exists() for path in mine)
     topic.check()

@@ -2,15 +2,14 @@
 
 import pytest
 
+from pyspark_log_coordinator.audit import node_recovery
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.follower import clean_up_node
-from pyspark_log_coordinator.model.partition import Holder
-from pyspark_log_coordinator.replication.election import ElectLeaders
-from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
 from pyspark_log_coordinator.segments.orphans import RaiseOrphanFloor
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.layout import topic_folder
+from tests.coordinator.audit.test_node_recovery import elect_uncleanly
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 
 
@@ -40,17 +39,19 @@ def test_the_table_of_the_node_is_published_and_no_other(topic):
     assert table(topic, "2") == []
 
 
-def elect_uncleanly(topic, node):
-    """Lose the other nodes for good, and elect this one."""
-    for other in set(ALL) - {node}:
-        topic.handle.submit(Suspect(other, topic.handle.refresh().incarnations[other]))
-    state = topic.handle.refresh()
-    gone = tuple(Suspicion(*each) for each in state.suspects.items())
-    topic.handle.submit(ElectLeaders((Holder(node, state.incarnations[node]),), gone, unclean=True))
-    assert topic.partition().leader == node
+def orphans_are_deleted(topic):
+    for _ in range(3):
+        topic.append(on=ALL[1:], acks="all")
+        topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
+    clean_up_node(topic.log, "0")
 
 
-def test_a_segment_that_an_election_cut_off_leaves_the_table_before_its_file_is_deleted(topic, monkeypatch):
+def strays_are_deleted(topic):
+    node_recovery.remove_strays(topic.handle, "0", node_recovery.strays(topic.handle, "0"))
+
+
+@pytest.mark.parametrize("delete", [orphans_are_deleted, strays_are_deleted])
+def test_a_segment_that_an_election_cut_off_leaves_the_table_before_its_file_is_deleted(topic, delete, monkeypatch):
     topic.append(on=("0",), acks="all")
     topic.roll(1)
     clean_up_node(topic.log, "0")
@@ -64,8 +65,5 @@ def test_a_segment_that_an_election_cut_off_leaves_the_table_before_its_file_is_
         delete_all(store, keys)
 
     monkeypatch.setattr(topic_cleanup, "delete_all", deleted)
-    for _ in range(3):
-        topic.append(on=ALL[1:], acks="all")
-        topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
-    clean_up_node(topic.log, "0")
+    delete(topic)
     assert found == [(True, [kept])]

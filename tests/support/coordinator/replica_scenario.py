@@ -25,7 +25,10 @@ Events are written in the order of the entry: `holds`, `p0 isr=A,B`, `p0 leader=
     replicas                       -> p0=A,B p1=...
     epochs pN                      -> EPOCH from OFFSET, ...
     ask pN epoch=E                 -> the end of the rows of epochs up to E
+    cut pN epochs=E:FIRST,... end=N    -> the rows that a node keeps of a folder with these leader epochs
     checkpoint NODE                -> p0=N p1=N ...: the HW that the node described in its last round, up to its rows
+    restart NODE [by=hw]           -> p0 keeps N, ...: the rows that the node keeps after a restart, by the leader
+                                   epochs that it described, or by the HW there, as in Kafka before KIP-101
     look at=SECONDS                -> nobody lags | p0 lagging=B,C ...: the members that the failure detector of the
                                    topic finds out of sync
 """
@@ -59,6 +62,7 @@ from pyspark_log_coordinator.replication.suspicion import (
     Suspicion,
     SuspicionCancelled,
 )
+from pyspark_log_coordinator.replication.truncation import divergence
 from pyspark_log_coordinator.segments.swap import MaintainSegments, SegmentsSwapped
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.topic import machine as topic
@@ -99,6 +103,13 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
         (node,) = words
         return " ".join(f"p{n}={mark}" for n, mark in _marks(known[here(), node], node).items())
 
+    def restart(words: list[str]) -> str:
+        node, *rest = words
+        by = settings(rest, "by").get("by", "epochs")
+        if by not in ("epochs", "hw"):
+            raise StoryError(f"nothing is cut by {by!r}")
+        return _restart(here().state, node, known[here(), node], by)
+
     def look(words: list[str]) -> str:
         played, now = here(), int(settings(words, "at")["at"]) * 1000
         lags[played] = isr_shrink.observe_all(lags.get(played, {}), played.state, now)
@@ -108,6 +119,7 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
     return {
         "copy": copy,
         "checkpoint": checkpoint,
+        "restart": restart,
         "look": look,
         "roll": told(_roll),
         "shrink": told(_shrink),
@@ -126,6 +138,7 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
         "replicas": asked(_replicas),
         "epochs": asked(_epochs),
         "ask": asked(_ask),
+        "cut": asked(_cut),
     }
 
 
@@ -141,6 +154,19 @@ def _copy(state: Topic, words: list[str]) -> HoldFiles:
 def _marks(known: Topic, node: str) -> dict[int, int]:
     mine = {number: each for number, each in enumerate(known.partitions) if node in each.replicas}
     return {number: min(each.high_watermark, each.log_end_offsets[node]) for number, each in mine.items()}
+
+
+def _restart(state: Topic, node: str, known: Topic, by: str) -> str:
+    """Return what a node keeps of the rows that it has, by what it described."""
+    kept = {}
+    for number, mark in _marks(known, node).items():
+        partition, then = state.partitions[number], known.partitions[number]
+        end = partition.log_end_offsets[node]
+        first, *later = then.epoch_starts
+        epochs = [first, *(each for each in later if node == then.leader or each[1] < then.log_end_offsets[node])]
+        by_epochs = divergence(epochs, end, partition.epoch_starts, partition.log_end)
+        kept[number] = min(end, mark) if by == "hw" else by_epochs
+    return ", ".join(f"p{number} keeps {end}" for number, end in kept.items())
 
 
 def _roll(state: Topic, words: list[str]) -> MaintainSegments:
@@ -250,3 +276,11 @@ def _epochs(state: Topic, words: list[str]) -> str:
 def _ask(state: Topic, words: list[str]) -> str:
     epoch = int(settings(words[1:], "epoch")["epoch"])
     return str(state.partitions[partition_number(words[0])].end_of_epoch(epoch))
+
+
+def _cut(state: Topic, words: list[str]) -> str:
+    partition = state.partitions[partition_number(words[0])]
+    given = settings(words[1:], "epochs", "end")
+    pairs = [tuple(map(int, pair.split(":"))) for pair in given["epochs"].split(",")]
+    kept = divergence(pairs, int(given["end"]), partition.epoch_starts, partition.log_end)  # type: ignore[arg-type]
+    return f"keeps {kept}"
