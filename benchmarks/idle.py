@@ -115,7 +115,7 @@ class _Clients:
             share = 2 if name.endswith("one of two") else 1
             numbers = found[name] = {}
             for url in urls:
-                for operation, each in counts_of(url).by_operation().items():
+                for operation, each in counts_of(url).items():
                     numbers[operation] = numbers.get(operation, 0.0) + each.number / minutes / share
         return found
 

@@ -190,7 +190,7 @@ def _of_group(log: Log, handle: GroupHandle) -> Iterator[Sample]:
 def _of_requests() -> Iterator[Sample]:
     """Yield the requests of this process to stores that count them."""
     for url, counts in sorted(all_counts().items()):
-        for operation, found in sorted(counts.by_operation().items()):
+        for operation, found in sorted(counts.items()):
             yield "store_requests_total", found.number, url, operation
             yield "store_sent_bytes_total", found.sent, url, operation
             yield "store_received_bytes_total", found.received, url, operation

@@ -5,14 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyspark_log_storage.stores.connections import PerProcess
+from pyspark_log_storage.stores.connections import connection
 
 WAIT_SECONDS = 20
 
 
 def test_a_connection_that_takes_long_to_make_delays_no_other():
     """A program that prints credentials may hang, and what asks a server for them may wait long."""
-    connections, goes_on, begun = PerProcess(), threading.Event(), threading.Event()
+    goes_on, begun = threading.Event(), threading.Event()
 
     def slowly():
         begun.set()
@@ -20,10 +20,10 @@ def test_a_connection_that_takes_long_to_make_delays_no_other():
         return "slow"
 
     with ThreadPoolExecutor(2) as threads:
-        slow = threads.submit(connections.get, "slow store", slowly)
+        slow = threads.submit(connection, "slow store", slowly)
         assert begun.wait(WAIT_SECONDS)
         try:
-            other = threads.submit(connections.get, "other store", lambda: "other")
+            other = threads.submit(connection, "other store", lambda: "other")
             assert other.result(WAIT_SECONDS / 4) == "other"
         finally:
             goes_on.set()
@@ -31,13 +31,13 @@ def test_a_connection_that_takes_long_to_make_delays_no_other():
 
 
 def test_a_connection_is_made_once_and_one_that_cannot_be_at_the_next_need():
-    connections, made, together = PerProcess(), [], threading.Barrier(8)
+    made, together = [], threading.Barrier(8)
 
     def get(_):
         together.wait(WAIT_SECONDS)
-        return connections.get("store", lambda: made.append(object()) or made[-1])
+        return connection("store", lambda: made.append(object()) or made[-1])
 
     with pytest.raises(ZeroDivisionError):
-        connections.get("store", lambda: 1 // 0)
+        connection("store", lambda: 1 // 0)
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(get, range(8))) == made * 8

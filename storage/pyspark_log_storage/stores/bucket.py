@@ -29,14 +29,8 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     StoreUnfit,
 )
-from pyspark_log_storage.stores.file_system import (
-    FileSystem,
-    Occupied,
-    connections,
-    implementation,
-    in_doubt,
-    result_of,
-)
+from pyspark_log_storage.stores.connections import connection
+from pyspark_log_storage.stores.file_system import FileSystem, Occupied, implementation, in_doubt, result_of
 from pyspark_log_storage.stores.s3 import S3
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS
 from pyspark_log_storage.stores.store import TEMPORARY, check_key, check_prefix, is_key
@@ -207,7 +201,7 @@ class BucketStore:
         """Return the process's connection to this store. Raises `InvalidOption`, `StoreError`."""
         scheme, options = self._place
         kind = _SCHEMES.get(scheme, FileSystem)
-        return connections.get(self._place, lambda: kind(scheme, self._kind, options.at(self.url), self.url))
+        return connection(self._place, lambda: kind(scheme, self._kind, options.at(self.url), self.url))
 
     @functools.cached_property
     def _place(self) -> tuple[str, StorageOptions]:

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -17,32 +17,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class PerProcess(Generic[T]):
-    """Connections by what they are for. Used by any number of threads; lives as long as the process.
+_made: dict[tuple[int, Hashable], Any] = {}
+_locks: dict[tuple[int, Hashable], threading.Lock] = {}
+"""Held while a connection is made, which may take long: those of other stores do not wait for it."""
 
-    A forked process makes its own: sockets and threads of its parent are of no use to it.
+
+def connection(use: Hashable, make: Callable[[], T]) -> T:
+    """Return the process's connection for a use; make it if there is none. It lives as long as the process.
+
+    A forked process makes its own. Those of its parent are kept, because to collect them would end them.
     """
-
-    def __init__(self) -> None:
-        self._made: dict[Hashable, T] = {}
-        self._former: list[dict[Hashable, T]] = []
-        """Those of the parent process. They are kept, because to collect them would end its connections."""
-        self._lock = threading.Lock()
-        self._locks: dict[Hashable, threading.Lock] = {}
-        """Held while a connection is made, which may take long: those of other stores do not wait for it."""
-        os.register_at_fork(after_in_child=self._start_afresh)
-
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            if key not in self._made:
-                self._made[key] = make()
-            return self._made[key]
-
-    def _start_afresh(self) -> None:
-        self._former.append(self._made)
-        self._made, self._lock, self._locks = {}, threading.Lock(), {}
+    key = os.getpid(), use
+    with _locks.setdefault(key, threading.Lock()):
+        if key not in _made:
+            _made[key] = make()
+        found: T = _made[key]
+        return found
 
 
 class LastingThreads(ThreadPoolExecutor):

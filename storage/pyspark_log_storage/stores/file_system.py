@@ -26,7 +26,7 @@ from fsspec.registry import known_implementations
 from pyspark_log_storage.errors import InvalidOption, StoreError, StoreRefused, StoreUnavailable
 from pyspark_log_storage.stores import schemes
 from pyspark_log_storage.stores.bucket_errors import CONNECT, WRITES, facts_of, meaning_of, store_error
-from pyspark_log_storage.stores.connections import LastingThreads, PerProcess, silence
+from pyspark_log_storage.stores.connections import LastingThreads, silence
 from pyspark_log_storage.stores.request_counts import counts_of
 from pyspark_log_storage.stores.storage_options import OPTION
 
@@ -303,10 +303,6 @@ class FileSystem:
         if self.fs.async_impl:
             return await getattr(self.fs, f"_{method}")(*arguments, **options)
         return await asyncio.to_thread(getattr(self.fs, method), *arguments, **options)
-
-
-connections: PerProcess[FileSystem] = PerProcess()
-"""By scheme and options."""
 
 
 def result_of(future: Future[T]) -> T:

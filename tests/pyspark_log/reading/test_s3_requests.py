@@ -52,7 +52,7 @@ class CloudTopic:
     def requests(self):
         """Return the number of PUTs, of lists and of others since the last call."""
         counts = counts_of(self.url)
-        found = {name: each.number for name, each in counts.by_operation().items()}
+        found = {name: each.number for name, each in counts.items()}
         counts.clear()
         puts, lists = (found.pop(name, 0) for name in ("put_object", "list_objects"))
         return puts, lists, sum(found.values())
