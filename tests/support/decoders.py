@@ -209,8 +209,7 @@ def scanned(data: bytes) -> object:
     store = MemoryStore()
     store.put("f", data)
     return [
-        chunk.decode(found, header, schema.RECORD_SCHEMAS, "it").nbytes
-        for _, header, found in append_file.scan(store, "f")
+        chunk.decode(found, place, schema.RECORD_SCHEMAS, "it").nbytes for place, found in append_file.scan(store, "f")
     ]
 
 

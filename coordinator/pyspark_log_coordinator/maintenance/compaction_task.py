@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_log_coordinator.maintenance.roll_input import RollInput, RollTask
-    from pyspark_log_storage.files.row_files import SegmentFile
+    from pyspark_log_storage.files.row_files import SegmentFile, StagedChunk
     from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
 
     Offsets = NDArray[np.int64]
@@ -101,10 +101,10 @@ class Compactor:
     def _dense_keys(self) -> Iterator[tuple[pa.Array, Offsets]]:
         """Yield the keys of the dense rows that were not deleted, and their offsets."""
         columns, schemas = self._needs.columns, self._work.schemas
-        for header, data, name, offsets, _ in self._dense_chunks():
-            names = tuple(each for each in columns.keys if each in schemas[header.schema_id].names)
+        for place, data, name, offsets, _ in self._dense_chunks():
+            names = tuple(each for each in columns.keys if each in schemas[place.schema_id].names)
             if names:
-                keys = keys_in(chunk.decode(data, header, schemas, name, names), columns)
+                keys = keys_in(chunk.decode(data, place, schemas, name, names), columns)
                 first = int(np.searchsorted(offsets, self._needs.log_start))
                 yield keys[first:], offsets[first:]
 
@@ -146,14 +146,14 @@ class Compactor:
     def _dense_rows(self) -> Iterator[Rows]:
         """Yield the dense rows, chunk by chunk, with their offsets, schema and leader epoch."""
         schemas = self._work.schemas
-        for header, data, name, offsets, epoch in self._dense_chunks():
-            yield as_newest(chunk.decode(data, header, schemas, name), schemas[-1]), offsets, header.schema_id, epoch
+        for place, data, name, offsets, epoch in self._dense_chunks():
+            yield as_newest(chunk.decode(data, place, schemas, name), schemas[-1]), offsets, place.schema_id, epoch
 
-    def _dense_chunks(self) -> Iterator[tuple[chunk.Header, pa.Buffer, str, Offsets, int]]:
+    def _dense_chunks(self) -> Iterator[tuple[StagedChunk, pa.Buffer, str, Offsets, int]]:
         reached = self._dense_begin
-        for epoch, header, data, name in self._rows.chunks(len(self._head)):
-            yield header, data, name, np.arange(reached, reached + header.rows, dtype=np.int64), epoch
-            reached += header.rows
+        for epoch, place, data, name in self._rows.chunks(len(self._head)):
+            yield place, data, name, np.arange(reached, reached + place.rows, dtype=np.int64), epoch
+            reached += place.rows
 
 
 def _flagged(flags: Flags) -> Callable[[Offsets, int], Flags]:

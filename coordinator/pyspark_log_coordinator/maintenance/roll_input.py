@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
+    from pyspark_log_coordinator.model.partition import SegmentRef
     from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.files.row_files import StagedChunk
     from pyspark_log_storage.stores.store import Store
 
 T = TypeVar("T")
@@ -68,8 +69,8 @@ class RollInput:
         self._failed: set[NodeId] = set()
         """Nodes that could not be read once: they come last from then on."""
 
-    def chunks(self, first: int = 0) -> Iterator[tuple[int, chunk.Header, pa.Buffer, str]]:
-        """Yield leader epoch, header, bytes and name of each chunk, checked against what is recorded.
+    def chunks(self, first: int = 0) -> Iterator[tuple[int, StagedChunk, pa.Buffer, str]]:
+        """Yield leader epoch, place, bytes and name of each chunk, checked against what is recorded.
 
         The job's segments before number `first` are left out.
         """
@@ -78,35 +79,34 @@ class RollInput:
             yield from self._of_segment(ref, source)
         for each in work.job.chunks:
             name = f"{self._where}, offset {each.base_offset}"
-            header, data = self._bytes(work.files[each.file], each, name)
-            yield each.leader_epoch, header, data, name
+            place = each.place(work.job.partition)
+            yield each.leader_epoch, place, self._bytes(work.files[each.file], place, name), name
 
-    def _bytes(self, source: RollSource, ref: ChunkRef, name: str) -> tuple[chunk.Header, pa.Buffer]:
+    def _bytes(self, source: RollSource, place: StagedChunk, name: str) -> pa.Buffer:
         key = layout.append_file(self._work.topic, self._work.topic_id, source.name)
-        place = ref.place(self._work.job.partition)
         return self._read(source, name, lambda node: append_file.read_bytes(self._store(node), key, place, name))
 
-    def _of_segment(self, ref: SegmentRef, source: RollSource) -> Iterator[tuple[int, chunk.Header, pa.Buffer, str]]:
+    def _of_segment(self, ref: SegmentRef, source: RollSource) -> Iterator[tuple[int, StagedChunk, pa.Buffer, str]]:
         key, what = self._place(source)
         reached = ref.base_offset
-        scans: dict[NodeId, Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]] = {}
+        scans: dict[NodeId, Iterator[tuple[IndexEntry, StagedChunk, pa.Buffer]]] = {}
 
-        def next_chunk(node_id: NodeId) -> tuple[IndexEntry, chunk.Header, pa.Buffer]:
+        def next_chunk(node_id: NodeId) -> tuple[IndexEntry, StagedChunk, pa.Buffer]:
             if node_id not in scans:
                 scans[node_id] = self._scan(node_id, key)
-            for entry, header, data in scans[node_id]:
+            for entry, place, data in scans[node_id]:
                 if entry.base_offset > reached:
                     raise CorruptObject(what, f"rows from {reached} to {entry.base_offset - 1} are missing")
                 if entry.end_offset > reached:  # earlier ones came from a node that failed later
-                    return entry, header, data
+                    return entry, place, data
             raise CorruptObject(what, f"it ends at {reached}, not {ref.end_offset}")
 
         while reached < ref.end_offset:
-            entry, header, data = self._read(source, what, next_chunk)
-            yield entry.leader_epoch, header, data, f"{self._where}, offset {entry.base_offset}"
+            entry, place, data = self._read(source, what, next_chunk)
+            yield entry.leader_epoch, place, data, f"{self._where}, offset {entry.base_offset}"
             reached = entry.end_offset
 
-    def _scan(self, node_id: NodeId, key: str) -> Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]:
+    def _scan(self, node_id: NodeId, key: str) -> Iterator[tuple[IndexEntry, StagedChunk, pa.Buffer]]:
         """Yield the chunks of a segment on a node; a row group of Parquet is made a chunk."""
         store = self._store(node_id)
         if not layout.is_parquet(key):
@@ -117,8 +117,8 @@ class RollInput:
         footer = parquet_footer.read(store, key)
         for entry in footer.entries:
             rows = row_group.read_by(store, key, footer, entry, self._work.schemas)
-            header, data = chunk.encode(rows, entry.schema_id, "none")
-            yield entry, header, pa.py_buffer(data)
+            place, data = chunk.encode(rows, entry.schema_id, "none")
+            yield entry, place, pa.py_buffer(data)
 
     def keyed_rows(
         self, number: int, columns: Sequence[str] | None = None

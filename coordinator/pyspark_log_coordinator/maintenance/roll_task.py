@@ -251,8 +251,8 @@ def _holders(stores: Mapping[NodeId, Store], work: RollTask, key: str) -> tuple[
 
 
 def _decode(rows: RollInput, work: RollTask, writer: ParquetSegmentWriter) -> None:
-    for epoch, header, data, name in rows.chunks():
-        writer.append(chunk.decode(data, header, work.schemas, name), header.schema_id, epoch)
+    for epoch, place, data, name in rows.chunks():
+        writer.append(chunk.decode(data, place, work.schemas, name), place.schema_id, epoch)
 
 
 def _copy(rows: RollInput, work: RollTask, writer: segment.SegmentWriter) -> None:
@@ -269,16 +269,16 @@ def _copy(rows: RollInput, work: RollTask, writer: segment.SegmentWriter) -> Non
             small.clear()
             size = 0
 
-    for epoch, header, data, name in rows.chunks():
-        if header.length >= enough:
+    for epoch, place, data, name in rows.chunks():
+        if place.length >= enough:
             flush()
-            writer.append(header, data)
+            writer.append(place, data)
             continue
-        batch = chunk.decode(data, header, work.schemas, name)
+        batch = chunk.decode(data, place, work.schemas, name)
         decoded = batch.get_total_buffer_size()  # as `nbytes` of a whole batch, and found at once
-        if small and ((header.schema_id, epoch) != kind or size + decoded > CHUNK_BYTES):
+        if small and ((place.schema_id, epoch) != kind or size + decoded > CHUNK_BYTES):
             flush()
-        kind = header.schema_id, epoch
+        kind = place.schema_id, epoch
         small.append(batch)
         size += decoded
     flush()

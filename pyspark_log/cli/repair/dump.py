@@ -24,6 +24,9 @@ from pyspark_log_storage.stores.local import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.files.row_files import StagedChunk
+
     Document = dict[str, Any]
     Documents = Iterator[Document]
 
@@ -61,9 +64,9 @@ def _documents(file: Path, *, rows: bool) -> Documents:
     if magic in CHUNKED:
         kind, chunks = CHUNKED[magic]
         yield stored_objects.head(name, kind)
-        for document, header, data in chunks(store, key):
+        for document, place, data in chunks(store, key):
             yield document
-            yield from _rows(chunk.decode(data, header, _schemas(str(file.resolve())), name)) if rows else ()
+            yield from _rows(chunk.decode(data, place, _schemas(str(file.resolve())), name)) if rows else ()
     elif magic == b"PAR1":
         yield from _parquet_segment(store, key, file, rows=rows)
     elif magic == b"PLIX":
@@ -77,14 +80,14 @@ def _documents(file: Path, *, rows: bool) -> Documents:
 
 
 def _append_file(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]:
-    for position, header, data in append_file.scan(store, key):
-        yield _chunk(position, header), header, data
+    for place, data in append_file.scan(store, key):
+        yield _chunk(place), place, data
 
 
 def _segment(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]:
-    for entry, header, data in segment.chunks(store, layout.segment_in(key) or key.removesuffix(layout.LOG)):
+    for entry, chunk_place, data in segment.chunks(store, layout.segment_in(key) or key.removesuffix(layout.LOG)):
         place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}
-        yield place | _chunk(entry.position, header), header, data
+        yield place | _chunk(entry), chunk_place, data
 
 
 def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> Documents:
@@ -101,7 +104,7 @@ def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> 
     for entry in footer.entries:
         place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}
         row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
-        yield place | ({"span": entry.span} if entry.span else {}) | _chunk(entry.position, entry)
+        yield place | ({"span": entry.span} if entry.span else {}) | _chunk(entry)
         if not rows:
             continue
         schemas = _schemas(str(file.resolve()))
@@ -125,15 +128,15 @@ CHUNKED: dict[bytes, tuple[str, Callable[[LocalStore, str], Iterator[tuple[Docum
 }
 
 
-def _chunk(position: int, header: Any) -> Document:
+def _chunk(place: StagedChunk | IndexEntry) -> Document:
     return {
-        "position": position,
-        "length": header.length,
-        "rows": header.rows,
-        "schema_id": header.schema_id,
-        "min_timestamp_us": header.min_timestamp,
-        "max_timestamp_us": header.max_timestamp,
-        "crc": f"{header.crc:08x}",
+        "position": place.position,
+        "length": place.length,
+        "rows": place.rows,
+        "schema_id": place.schema_id,
+        "min_timestamp_us": place.min_timestamp,
+        "max_timestamp_us": place.max_timestamp,
+        "crc": f"{place.crc:08x}",
     }
 
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import chunk
-from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pyspark_log_storage.files.row_files import StagedChunk
     from pyspark_log_storage.stores.store import ObjectWriter, Readable
 
 
@@ -32,21 +32,10 @@ class AppendFileWriter:
 
     def append(self, partition: int, batch: pa.RecordBatch, schema_id: int, compression: str) -> None:
         """Append the rows of `batch` as one chunk. Raises `StoreError`, `InvalidRecord`."""
-        header, pieces = chunk.encode_in_pieces(batch, schema_id, compression)
+        place, pieces = chunk.encode_in_pieces(batch, schema_id, compression, partition, self._position)
         self._writer.write(*pieces)
-        self.chunks.append(
-            StagedChunk(
-                partition,
-                self._position,
-                header.length,
-                header.rows,
-                header.min_timestamp,
-                header.max_timestamp,
-                schema_id,
-                header.crc,
-            )
-        )
-        self._position += header.length
+        self.chunks.append(place)
+        self._position += place.length
 
     def close(self) -> None:
         self._writer.close()
@@ -67,13 +56,12 @@ def read_chunk(
 
     `name` names it in errors: topic, partition and offset. Raises what `read_bytes` raises.
     """
-    header, data = read_bytes(store, key, place, name)
-    return chunk.decode(data, header, schemas, name, columns)
+    return chunk.decode(read_bytes(store, key, place, name), place, schemas, name, columns)
 
 
 @rereads
-def read_bytes(store: Readable, key: str, place: StagedChunk, name: str) -> tuple[chunk.Header, pa.Buffer]:
-    """Return header and bytes of the chunk at `place`, checked.
+def read_bytes(store: Readable, key: str, place: StagedChunk, name: str) -> pa.Buffer:
+    """Return the bytes of the chunk at `place`, checked.
 
     Raises `ObjectMissing`, and `CorruptObject` if the bytes are damaged or are another intact chunk than the journal
     entry recorded.
@@ -82,30 +70,29 @@ def read_bytes(store: Readable, key: str, place: StagedChunk, name: str) -> tupl
     name = f"{name} ({store.url}/{key} at byte {place.position})"
     if data.size < place.length:
         raise CorruptObject(name, f"the file ends after {data.size} of the chunk's {place.length} bytes")
-    header = chunk.verify(data, name)
-    if header.crc != place.crc or header.rows != place.rows or header.schema_id != place.schema_id:
+    if chunk.verify(data, name, place.partition, place.position) != place:
         raise CorruptObject(name, "it is another chunk than the journal says")
-    return header, data
+    return data
 
 
-def scan(store: Readable, key: str, start: int = 0) -> Iterator[tuple[int, chunk.Header, pa.Buffer]]:
-    """Yield position, header and bytes of every chunk from byte `start` on, each checked, from the file alone.
+def scan(store: Readable, key: str, start: int = 0) -> Iterator[tuple[StagedChunk, pa.Buffer]]:
+    """Yield place and bytes of every chunk from byte `start` on, each checked, from the file alone.
 
     Holds one chunk in memory. Raises `CorruptObject` at the first damaged one, `NewerFormat`.
     """
     position, size = start, store.size(key)
     while position < size:
-        header, data = _chunk_at(store, key, position, size)
-        yield position, header, data
-        position += header.length
+        place, data = _chunk_at(store, key, position, size)
+        yield place, data
+        position += place.length
 
 
 @rereads
-def _chunk_at(store: Readable, key: str, position: int, size: int) -> tuple[chunk.Header, pa.Buffer]:
-    """Return header and bytes of the chunk at byte `position` of a file of `size` bytes, checked."""
+def _chunk_at(store: Readable, key: str, position: int, size: int) -> tuple[StagedChunk, pa.Buffer]:
+    """Return place and bytes of the chunk at byte `position` of a file of `size` bytes, checked."""
     name = f"{store.url}/{key} at byte {position}"
     length = chunk.claimed_length(store.read(key, position, chunk.HEADER_BYTES), name)
     if length > size - position:
         raise CorruptObject(name, f"the file ends after {size - position} of the chunk's {length} bytes")
     data = pa.py_buffer(store.read(key, position, length))
-    return chunk.verify(data, name), data
+    return chunk.verify(data, name, position=position), data

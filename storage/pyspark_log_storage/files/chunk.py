@@ -27,13 +27,12 @@ import struct
 from typing import TYPE_CHECKING, get_args
 
 import google_crc32c
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
 from pyspark_log_storage.files import batch_check
-from pyspark_log_storage.files.row_files import Compression
+from pyspark_log_storage.files.row_files import Compression, StagedChunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,25 +59,16 @@ _FEW_ROWS = 256
 assert _FIELDS.size + _CRC.size == HEADER_BYTES
 
 
-class Header(msgspec.Struct, frozen=True):
-    """The first 64 bytes of a chunk. Lengths in bytes, timestamps in microseconds since 1970."""
-
-    length: int
-    rows: int
-    schema_id: int
-    min_timestamp: int
-    max_timestamp: int
-    crc: int
+def encode(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[StagedChunk, bytes]:
+    """Return what the chunk of `batch` has, and its bytes; see `encode_in_pieces`."""
+    place, pieces = encode_in_pieces(batch, schema_id, compression)
+    return place, b"".join(pieces)
 
 
-def encode(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[Header, bytes]:
-    """Return the header and the bytes of the chunk of `batch`; see `encode_in_pieces`."""
-    header, pieces = encode_in_pieces(batch, schema_id, compression)
-    return header, b"".join(pieces)
-
-
-def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) -> tuple[Header, Sequence[bytes]]:
-    """Return the header and the bytes, in pieces, of the chunk of `batch`, which has at least one row.
+def encode_in_pieces(
+    batch: pa.RecordBatch, schema_id: int, compression: str, partition: int = 0, position: int = 0
+) -> tuple[StagedChunk, Sequence[bytes]]:
+    """Return the place and the bytes, in pieces, of the chunk of `batch`, which has at least one row.
 
     Pieces are bytes or Arrow's buffers; large ones are not copied. `compression` is one of `COMPRESSIONS`. The column
     `timestamp` has no nulls. Raises `InvalidRecord` if the rows do not fit into one chunk.
@@ -95,8 +85,8 @@ def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) ->
     low, high = int(timestamps.min()), int(timestamps.max())
     fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, batch.num_rows, schema_id, low, high)
     crc = _checksum(fields, *body)
-    header = Header(length, batch.num_rows, schema_id, low, high, crc)
-    return header, (fields, _CRC.pack(crc), *body)
+    place = StagedChunk(partition, position, length, batch.num_rows, low, high, schema_id, crc)
+    return place, (fields, _CRC.pack(crc), *body)
 
 
 def claimed_length(data: bytes, name: str) -> int:
@@ -114,8 +104,8 @@ def claimed_length(data: bytes, name: str) -> int:
     return max(int(length), HEADER_BYTES)
 
 
-def verify(data: pa.Buffer, name: str) -> Header:
-    """Check the CRC of the chunk `data` and return its header.
+def verify(data: pa.Buffer, name: str, partition: int = 0, position: int = 0) -> StagedChunk:
+    """Check the CRC of the chunk `data`, and return its place with what its header says.
 
     Raises `CorruptObject` if any bit was changed or bytes were cut or added, and `NewerFormat` for an intact chunk of a
     higher version.
@@ -130,11 +120,11 @@ def verify(data: pa.Buffer, name: str) -> Header:
         raise CorruptObject(name, f"it is {length} bytes long, but {data.size} were read")
     if version > _VERSION:
         raise NewerFormat(name, f"chunk format {version}, this version reads up to {_VERSION}")
-    return Header(length, rows, schema_id, low, high, crc)
+    return StagedChunk(partition, position, length, rows, low, high, schema_id, crc)
 
 
 def decode(
-    data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: str, columns: Sequence[str] | None = None
+    data: pa.Buffer, place: StagedChunk, schemas: Sequence[pa.Schema], name: str, columns: Sequence[str] | None = None
 ) -> pa.RecordBatch:
     """Return the rows of a chunk that `verify` accepted. Large bodies that are not compressed are not copied.
 
@@ -143,17 +133,17 @@ def decode(
     Raises `CorruptObject` if the body does not fit the schema that the header names, or if a value would be outside of
     the body. A schema with other columns of the same layout goes unnoticed.
     """
-    if header.schema_id >= len(schemas):
-        raise CorruptObject(name, f"it names schema {header.schema_id}, and the topic has {len(schemas)}")
+    if place.schema_id >= len(schemas):
+        raise CorruptObject(name, f"it names schema {place.schema_id}, and the topic has {len(schemas)}")
     body = data[HEADER_BYTES:]
     try:
-        batch = _read(schemas[header.schema_id], body, _read_options(schemas[header.schema_id], columns))
+        batch = _read(schemas[place.schema_id], body, _read_options(schemas[place.schema_id], columns))
         batch_check.check(batch)
         batch = batch_check.with_first_offsets(batch)
     except (pa.ArrowException, *_ARROW_ERRORS) as error:
         raise CorruptObject(name, f"Arrow cannot read it ({error})") from error
-    if batch.num_rows != header.rows:
-        raise CorruptObject(name, f"it holds {batch.num_rows} rows where its header says {header.rows}")
+    if batch.num_rows != place.rows:
+        raise CorruptObject(name, f"it holds {batch.num_rows} rows where its header says {place.rows}")
     if columns is not None and 2 * batch.nbytes < data.size:
         return pa.concat_batches([batch, batch.slice(0, 0)])  # a copy: without it a few columns keep the whole chunk
     return batch

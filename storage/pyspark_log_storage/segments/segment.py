@@ -38,7 +38,7 @@ from pyspark_log_storage.stores.store import is_object_store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_log_storage.files.row_files import SegmentPlace
+    from pyspark_log_storage.files.row_files import SegmentPlace, StagedChunk
     from pyspark_log_storage.stores.store import Readable, Store
 
 HEADER_BYTES_MAX = 16 * 1024 * 1024
@@ -71,11 +71,11 @@ class SegmentWriter:
         """The first offset of the next chunk."""
         return self.entries[-1].end_offset if self.entries else self._base_offset
 
-    def append(self, header: chunk.Header, data: bytes) -> None:
-        """Append a chunk; `data` is all of its bytes, already checked."""
+    def append(self, place: StagedChunk, data: bytes) -> None:
+        """Append a chunk; `place` is where it was before, `data` is all of its bytes, already checked."""
         self._writer.write(data)
-        self.entries.append(entry_of(header, self.end_offset, self._position, self._epochs))
-        self._position += header.length
+        self.entries.append(_entry_of(place, self.end_offset, self._position, self._epochs))
+        self._position += place.length
 
     def close(self) -> SegmentFile:
         """Publish both files, durably, the .log last: a segment with a .log is complete."""
@@ -108,7 +108,7 @@ def scanned_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | 
 
 def chunks(
     store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None
-) -> Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]:
+) -> Iterator[tuple[IndexEntry, StagedChunk, pa.Buffer]]:
     """Yield every chunk of the .log of the segment at `key`, checked, without the index.
 
     With `schemas` a chunk whose rows cannot be decoded is damaged, too. Keeps one chunk in memory. Raises
@@ -117,11 +117,11 @@ def chunks(
     log = layout.segment_file(key)
     name = f"segment {store.url}/{log}"
     offset, epochs, position = read_header(store, key)
-    for place, header, data in append_file.scan(store, log, position):
+    for place, data in append_file.scan(store, log, position):
         if schemas is not None:
-            chunk.decode(data, header, schemas, f"{name} at byte {place}")
-        yield entry_of(header, offset, place, epochs), header, data
-        offset += header.rows
+            chunk.decode(data, place, schemas, f"{name} at byte {place.position}")
+        yield _entry_of(place, offset, place.position, epochs), place, data
+        offset += place.rows
 
 
 def entries(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> Iterator[IndexEntry]:
@@ -190,18 +190,18 @@ def read_header(store: Readable, key: str) -> tuple[int, EpochStarts, int]:
     return base_offset, epochs, _PREFIX.size + length
 
 
-def entry_of(header: chunk.Header, offset: int, position: int, epochs: EpochStarts) -> IndexEntry:
+def _entry_of(place: StagedChunk, offset: int, position: int, epochs: EpochStarts) -> IndexEntry:
     """Return the entry of the chunk with first offset `offset` at byte `position` of the .log."""
     # The log start may be inside the first chunk: its remaining rows belong to the oldest epoch that is kept.
     epoch = max((number for number, start in epochs if start <= offset), default=epochs[0][0] if epochs else 0)
     return IndexEntry(
         offset,
-        header.rows,
+        place.rows,
         position,
-        header.length,
+        place.length,
         epoch,
-        header.schema_id,
-        header.min_timestamp,
-        header.max_timestamp,
-        header.crc,
+        place.schema_id,
+        place.min_timestamp,
+        place.max_timestamp,
+        place.crc,
     )

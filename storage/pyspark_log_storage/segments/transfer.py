@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
 from pyspark_log_storage.files import append_file, index
@@ -104,16 +106,10 @@ def _put_index(store: Store, key: str, entries: Sequence[IndexEntry]) -> bool:
 def _append_file(store: Readable, key: str, places: Sequence[StagedChunk]) -> Iterator[pa.Buffer]:
     """Yield the chunks of an append file, checked. Raises `CorruptObject` if one that the journal names is missing."""
     name = f"{store.url}/{key}"
-    expected = {place.position: place for place in places}
-    for position, header, data in append_file.scan(ReadAhead(store), key):
-        place = expected.pop(position, None)
-        if place is not None and (header.crc, header.length, header.rows, header.schema_id) != (
-            place.crc,
-            place.length,
-            place.rows,
-            place.schema_id,
-        ):
-            raise CorruptObject(f"{name} at byte {position}", "it is another chunk than the journal says")
+    expected = {place.position: msgspec.structs.replace(place, partition=0) for place in places}
+    for place, data in append_file.scan(ReadAhead(store), key):
+        if expected.pop(place.position, place) != place:
+            raise CorruptObject(f"{name} at byte {place.position}", "it is another chunk than the journal says")
         yield data
     if expected:
         raise CorruptObject(f"{name} at byte {min(expected)}", "no chunk begins here, where the journal names one")

@@ -41,4 +41,4 @@ def all_counts() -> dict[str, RequestCounts]:
     return dict(_counts)
 
 
-os.register_at_fork(after_in_child=lambda: _counts.clear())  # a forked process counts its own
+os.register_at_fork(after_in_child=_counts.clear)  # a forked process counts its own
