@@ -20,14 +20,13 @@ SAMPLE = {"one": 8, "root": 3, "journals": 2}
 """After how many calls power fails, of each kind of cluster."""
 PLACES = {
     "_flush < _flush",  # the folders above: noticed in `test_store`, when the process that made them was killed
-    "_make_root < _open_temporary",
+    "_make_root < open_write",
     "_flush < _flush_name",
-    "_written < create",
-    "_written < put",
-    "close",
+    "finish < _write",
+    "finish < close",
 }
 """Where the product flushes a file or a folder."""
-ASKS = {"_check_flushes < publish", "_check_flushes < replace"}
+ASKS = {"_check_flushes < publish"}
 """Where it only finds out whether folders can be flushed."""
 
 

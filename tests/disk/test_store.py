@@ -44,13 +44,13 @@ ACTS = {
 }
 FIRST = {"create what may be there": KEY}
 """What the first process creates, if it is not another object in the same folder."""
-FOLDERS_ABOVE = {"_flush < _flush_name", "_flush < _flush", "_make_root < _open_temporary"}
+FOLDERS_ABOVE = {"_flush < _flush_name", "_flush < _flush", "_make_root < open_write"}
 NOTICED = {
-    "create": {"_written < create", *FOLDERS_ABOVE},
-    "create what may be there": {"_written < create", *FOLDERS_ABOVE},
-    "create again": {"_written < create", *FOLDERS_ABOVE},
-    "put": {"_written < put", *FOLDERS_ABOVE},
-    "write": {"close", *FOLDERS_ABOVE},
+    "create": {"finish < _write", *FOLDERS_ABOVE},
+    "create what may be there": {"finish < _write", *FOLDERS_ABOVE},
+    "create again": {"finish < _write", *FOLDERS_ABOVE},
+    "put": {"finish < _write", *FOLDERS_ABOVE},
+    "write": {"finish < close", *FOLDERS_ABOVE},
 }
 """The places that flush something for each call, and without which the object is lost."""
 

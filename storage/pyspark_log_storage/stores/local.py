@@ -26,7 +26,7 @@ import os
 import re
 import stat
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_log_storage.errors import (
     NodeAway,
@@ -41,6 +41,8 @@ from pyspark_log_storage.stores.store import TEMPORARY, check_key, check_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+T = TypeVar("T")
 
 EARLY_BYTES = 4 * 1024 * 1024
 """Write-back begins whenever so many bytes were written, so never for smaller files."""
@@ -101,8 +103,7 @@ class LocalStore:
         """Whether the file system is known to flush folders."""
 
     def create(self, key: str, data: bytes) -> bool:
-        with _errors(self.url, key), self._written(key, data) as temporary:
-            return self.publish(temporary, key)
+        return self._write(key, data, replace=False)
 
     def exists(self, key: str) -> bool:
         try:
@@ -114,7 +115,9 @@ class LocalStore:
     def create_unflushed(self, key: str, data: bytes) -> bool:
         with _errors(self.url, key):
             try:
-                fd = self._open_new(self._path(key))
+                path = self._path(key)
+                # Without the temporary folder the disk is not mounted any more.
+                fd = self._in_folder(path, lambda: os.open(path, _NEW_FILE, 0o666), self.temporary_folder)
             except FileExistsError:
                 return False
             try:
@@ -124,8 +127,12 @@ class LocalStore:
         return True
 
     def put(self, key: str, data: bytes) -> None:
-        with _errors(self.url, key), self._written(key, data) as temporary:
-            self.replace(temporary, key)
+        self._write(key, data, replace=True)
+
+    def _write(self, key: str, data: bytes, *, replace: bool) -> bool:
+        writer = self.open_write(key, replace=replace)
+        writer.write(data)
+        return writer.finish()
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         with _errors(self.url, key):
@@ -193,8 +200,20 @@ class LocalStore:
                         raise
 
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> LocalWriter:
+        check_key(self.url, key)
         with _errors(self.url, key):
-            fd, temporary = self._open_temporary(key)
+            try:
+                fd, temporary = self._new_temporary()
+            except FileNotFoundError:
+                if self._marker and not key.startswith(self._first) and not os.path.exists(self._path(self._marker)):
+                    raise NodeAway(
+                        self.url,
+                        key,
+                        f"the store at {self.url} has no marker: is its disk mounted, or was it wiped? Mount the right "
+                        f"one; {key} was not written",
+                    ) from None
+                self._make_root()
+                fd, temporary = self._new_temporary()
             return LocalWriter(self, key, fd, temporary, durable=durable, replace=replace)
 
     def clock_ms(self) -> int | None:
@@ -222,23 +241,19 @@ class LocalStore:
                         found.append(f"{TEMPORARY}/{name}")
         return found
 
-    def replace(self, temporary: str, key: str, *, durable: bool = True) -> None:
-        """Give a complete file its name, in place of an existing file."""
-        self._check_flushes()
-        self._name(os.rename, temporary, self._path(key))
-        if durable:
-            self._flush_name(key)
-
-    def publish(self, temporary: str, key: str, *, durable: bool = True) -> bool:
+    def publish(self, temporary: str, key: str, *, durable: bool, replace: bool) -> bool:
         """Give a complete file its name. Return False if the name belongs, or just belonged, to another file.
 
-        Either way the name is durable afterwards, so that the loser may rely on the winner's bytes.
+        With `replace` an existing file loses its name. If `durable`, the name is durable afterwards either way, so that
+        the loser may rely on the winner's bytes.
         """
         path = self._path(key)
         self._check_flushes()
         created = True
         try:
-            self._name(os.link, temporary, path)
+            give = os.rename if replace else os.link
+            # Without the temporary file the disk is not mounted any more, or a cleanup took the writer for dead.
+            self._in_folder(path, lambda: give(temporary, path), temporary)
         except FileExistsError:
             # A network file system may lose the answer to a successful link: then the name is our file's.
             mine = os.stat(temporary)
@@ -247,7 +262,7 @@ class LocalStore:
             except FileNotFoundError:
                 created = False  # the other file has been deleted since
         except OSError as error:
-            if error.errno in _NO_LINKS:
+            if error.errno in _NO_LINKS and not replace:
                 raise StoreUnfit(
                     self.url,
                     key,
@@ -281,47 +296,10 @@ class LocalStore:
             elif key != f"{TEMPORARY}/" and (key > after or after.startswith(key)):
                 yield from self._walk(key, after)
 
-    def _open_new(self, path: str) -> int:
-        try:
-            return os.open(path, _NEW_FILE, 0o666)
-        except FileNotFoundError:
-            os.stat(self.temporary_folder)  # fails if the disk is not mounted any more
-            self._make_folders(os.path.dirname(path), below=self._root)
-            return os.open(path, _NEW_FILE, 0o666)
-
     def _new_temporary(self) -> tuple[int, str]:
         """Return a descriptor for writing a new file in the folder of temporary ones, and its path."""
         path = f"{self.temporary_folder}/{uuid.uuid4().hex}"
         return os.open(path, _NEW_FILE, 0o666), path
-
-    def _open_temporary(self, key: str) -> tuple[int, str]:
-        check_key(self.url, key)
-        try:
-            return self._new_temporary()
-        except FileNotFoundError:
-            if self._marker and not key.startswith(self._first) and not os.path.exists(self._path(self._marker)):
-                raise NodeAway(
-                    self.url,
-                    key,
-                    f"the store at {self.url} has no marker: is its disk mounted, or was it wiped? Mount the right "
-                    f"one; {key} was not written",
-                ) from None
-            self._make_root()
-            return self._new_temporary()
-
-    @contextlib.contextmanager
-    def _written(self, key: str, data: bytes) -> Iterator[str]:
-        """Write a temporary file, durably, and remove its temporary name in the end."""
-        fd, temporary = self._open_temporary(key)
-        try:
-            try:
-                _write_all(fd, data)
-                _flush_file(fd)
-            finally:
-                os.close(fd)
-            yield temporary
-        finally:
-            _remove(temporary)
 
     def _check_flushes(self) -> None:
         """Flush the root once, before a file gets a name: where folders cannot be flushed nothing must be written."""
@@ -354,14 +332,14 @@ class LocalStore:
             self._flush(folder.rpartition("/")[0])
             self._reachable.add(folder)
 
-    def _name(self, give: Callable[[str, str], None], temporary: str, path: str) -> None:
-        """Give a file its name by `os.link` or `os.rename`, and create missing folders."""
+    def _in_folder(self, path: str, act: Callable[[], T], needed: str) -> T:
+        """Do what needs the folder of a path. If that is missing, create it, unless what is `needed` is missing."""
         try:
-            give(temporary, path)
+            return act()
         except FileNotFoundError:
-            os.stat(temporary)  # fails if the disk is not mounted any more, or a cleanup took the writer for dead
+            os.stat(needed)
             self._make_folders(os.path.dirname(path), below=self._root)
-            give(temporary, path)
+            return act()
 
     def _make_root(self) -> None:
         """Create the root, and `.tmp` when the name of the root is durable: nobody flushes that later.
@@ -422,21 +400,20 @@ class LocalWriter:
             _begin_writeback(self._fd, self._flushing, self._written - self._flushing)
             self._flushing = self._written
 
-    def close(self) -> None:
+    def finish(self) -> bool:
+        """Publish the file. Return False if the name belongs to another one."""
         assert self._fd >= 0, "closed after its end"
         with _errors(self._store.url, self._key):
             try:
                 if self._durable:
                     _flush_file(self._fd)
                 self._close_file()  # before it has a name: a network file system may write now, and fail
-                if self._replace:
-                    self._store.replace(self._temporary, self._key, durable=self._durable)
-                    created = True
-                else:
-                    created = self._store.publish(self._temporary, self._key, durable=self._durable)
+                return self._store.publish(self._temporary, self._key, durable=self._durable, replace=self._replace)
             finally:
                 self.discard()
-        if not created:
+
+    def close(self) -> None:
+        if not self.finish():
             raise StoreError(
                 self._store.url,
                 self._key,
