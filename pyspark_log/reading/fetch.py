@@ -340,16 +340,11 @@ def _read_keyed(
 ) -> pa.RecordBatch:
     from pyspark_log_storage.parquet import row_group  # imports pyarrow.parquet, which few tasks need
 
-    placed = tuple(pa.schema([_OFFSET, *each]) for each in schemas)
-    if columns is not None:
-        columns = (_OFFSET.name, *columns)
-    batch = row_group.read(store, place.key, place.staged, placed, name, columns)
+    batch = row_group.read(store, place.key, place.staged, schemas, name, columns)
+    if not _has_offsets(batch):
+        raise CorruptObject(name, f"the footer of {store.url}/{place.key} does not say that it is a keyed segment")
     offsets = np.asarray(batch.column(0))
-    if (
-        batch.column(0).null_count
-        or (offsets[1:] <= offsets[:-1]).any()
-        or not place.base_offset <= offsets[0] <= offsets[-1] < place.end_offset
-    ):
+    if (offsets[1:] <= offsets[:-1]).any() or not place.base_offset <= offsets[0] <= offsets[-1] < place.end_offset:
         raise CorruptObject(name, f"its rows in {store.url}/{place.key} have other offsets")
     return batch
 

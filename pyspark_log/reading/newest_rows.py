@@ -126,7 +126,7 @@ def _keys_of_head(
     store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition
 ) -> Iterator[tuple[pa.Array, NDArray[np.int64]]]:
     """Yield the keys and the offsets of the rows of the head, each row group from the nearest node that has it."""
-    from pyspark_log_storage.parquet import keyed_segment, parquet_footer  # imports pyarrow.parquet
+    from pyspark_log_storage.parquet import parquet_footer, row_group  # imports pyarrow.parquet
 
     failover = Failover(store_at, split.topic, split.partition)
     schemas = schemas_of(split)
@@ -134,6 +134,7 @@ def _keys_of_head(
         if end > keyed.compacted_end or not layout.is_parquet(key):
             continue
         footer = failover.read(split.holders(key), end - 1, partial(parquet_footer.read, key=key))
-        of_file = partial(keyed_segment.read_keys, key=key, footer=footer, schemas=schemas, columns=keyed.columns)
+        of_file = partial(row_group.keyed_rows, key=key, footer=footer, schemas=schemas, columns=keyed.columns.keys)
         for entry in footer.entries:
-            yield failover.read(split.holders(key), entry.base_offset, partial(of_file, entry=entry))
+            rows, offsets = failover.read(split.holders(key), entry.base_offset, partial(of_file, entry=entry))
+            yield keys_in(rows, keyed.columns), offsets

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 from pyspark_log_storage.columns.schema import RECORD, RECORD_SCHEMAS, TIMESTAMP
 from pyspark_log_storage.errors import NewerFormat
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.row_files import KeyedCounts
-from pyspark_log_storage.parquet import keyed_segment, parquet_footer, parquet_segment
+from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment, transfer
 from tests.support.counting_store import CountingStore
@@ -50,7 +49,7 @@ def rows_in(store, key=KEY):
     footer = parquet_footer.read(store, key)
     found = []
     for entry in footer.entries:
-        batch, offsets = keyed_segment.read_rows(store, key, footer, entry, RECORD_SCHEMAS)
+        batch, offsets = row_group.keyed_rows(store, key, footer, entry, RECORD_SCHEMAS)
         assert all(entry.base_offset <= each < entry.end_offset for each in offsets)
         values = (batch.column(name).to_pylist() for name in ("key", "value"))
         found += zip(offsets.tolist(), *values, strict=True)
@@ -59,11 +58,12 @@ def rows_in(store, key=KEY):
 
 def keys_in(store, key=KEY):
     """Return offset and key of all rows, of which nothing else is decoded."""
-    footer, columns = parquet_footer.read(store, key), CompactionColumns()
+    footer = parquet_footer.read(store, key)
     found = []
     for entry in footer.entries:
-        keys, offsets = keyed_segment.read_keys(store, key, footer, entry, RECORD_SCHEMAS, columns)
-        found += zip(offsets.tolist(), keys.to_pylist(), strict=True)
+        rows, offsets = row_group.keyed_rows(store, key, footer, entry, RECORD_SCHEMAS, ["key"])
+        assert rows.schema.names == ["key"]
+        found += zip(offsets.tolist(), rows.column("key").to_pylist(), strict=True)
     return found
 
 

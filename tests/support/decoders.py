@@ -16,11 +16,12 @@ from pyspark_log_coordinator.assignors.connect import TaskAssignment
 from pyspark_log_coordinator.assignors.subscription import Assignment, Subscription
 from pyspark_log_storage.columns import column_ddl, schema
 from pyspark_log_storage.columns.compaction_columns import CompactionColumns
+from pyspark_log_storage.columns.keys import keys_in
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
 from pyspark_log_storage.delta.delta_actions import Action, AddFile, Metadata, Transaction
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import append_file, chunk, index
-from pyspark_log_storage.parquet import keyed_segment, parquet_footer
+from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.storage_options import StorageOptions
@@ -186,10 +187,8 @@ def read_as_keyed(data: bytes) -> object:
     store, key = of_parquet(data), f"{SEGMENT}.parquet"
     footer = parquet_footer.read(store, key)
     schemas = schema.RECORD_SCHEMAS
-    rows = [keyed_segment.read_rows(store, key, footer, each, schemas) for each in footer.entries]
-    keys = [
-        keyed_segment.read_keys(store, key, footer, each, schemas, CompactionColumns())[0] for each in footer.entries
-    ]
+    rows = [row_group.keyed_rows(store, key, footer, each, schemas) for each in footer.entries]
+    keys = [keys_in(each, CompactionColumns()) for each, _ in rows]
     return [keys, footer.segment.keyed, rows, segment.scan(store, key, schemas)]
 
 

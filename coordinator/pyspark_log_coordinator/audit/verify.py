@@ -229,7 +229,8 @@ def _live_rows(handle: TopicHandle, copies: ReadableCopies, number: int) -> Iter
     if not segments:
         return
     from pyspark_log_coordinator.audit import live_rows
-    from pyspark_log_storage.parquet import keyed_segment, parquet_footer  # imports pyarrow.parquet
+    from pyspark_log_storage.columns.keys import keys_in
+    from pyspark_log_storage.parquet import parquet_footer, row_group  # imports pyarrow.parquet
 
     schemas, columns = handle.schemas, state.config.compaction_columns
 
@@ -240,9 +241,10 @@ def _live_rows(handle: TopicHandle, copies: ReadableCopies, number: int) -> Iter
             footer = first_readable(stores, partial(parquet_footer.read, key=key))
             for entry in footer.entries:
                 read = partial(
-                    keyed_segment.read_keys, key=key, footer=footer, entry=entry, schemas=schemas, columns=columns
+                    row_group.keyed_rows, key=key, footer=footer, entry=entry, schemas=schemas, columns=columns.keys
                 )
-                yield first_readable(stores, read)
+                rows, offsets = first_readable(stores, read)
+                yield keys_in(rows, columns), offsets
 
     with contextlib.suppress(AllCopiesFailed, NewerFormat):  # reported already, or replaced meanwhile
         twice = live_rows.of_one_key(keys)

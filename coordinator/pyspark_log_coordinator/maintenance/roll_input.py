@@ -127,12 +127,12 @@ class RollInput:
 
         With `columns` only these are decoded.
         """
-        from pyspark_log_storage.parquet import keyed_segment, parquet_footer
+        from pyspark_log_storage.parquet import parquet_footer, row_group
 
         source, schemas = self._work.segments[number], self._work.schemas
         footer = self._read_segment(source, parquet_footer.read)
         for entry in footer.entries:
-            read = partial(keyed_segment.read_rows, footer=footer, entry=entry, schemas=schemas, columns=columns)
+            read = partial(row_group.keyed_rows, footer=footer, entry=entry, schemas=schemas, columns=columns)
             batch, offsets = self._read_segment(source, read)
             yield batch, offsets, entry.schema_id, entry.leader_epoch
 

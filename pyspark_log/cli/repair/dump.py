@@ -17,7 +17,7 @@ from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, InvalidInput
 from pyspark_log_storage.files import append_file, chunk, index
-from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
+from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.local import LocalStore
 
@@ -111,7 +111,7 @@ def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> 
         if found.keyed is None:
             yield from _rows(row_group.read_by(store, key, footer, entry, schemas))
         else:
-            batch, offsets = keyed_segment.read_rows(store, key, footer, entry, schemas)
+            batch, offsets = row_group.keyed_rows(store, key, footer, entry, schemas)
             yield from ({"offset": offset, **row} for offset, row in zip(offsets.tolist(), _rows(batch), strict=True))
 
 

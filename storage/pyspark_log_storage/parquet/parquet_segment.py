@@ -9,6 +9,10 @@ read and decode one at a time. The columns are `partition` (int32), `offset` (in
 and the other columns of the topic's newest schema. So the rows are ordinary Parquet, in the order of their offsets, and
 a filter on the first three skips row groups by their statistics.
 
+A keyed segment, which compaction made, has only some rows of the offsets that it covers. A row group covers the offsets
+from the end of the one before to its last row, the last one up to the segment's end. The footer also says how many rows
+delete their key, and whether the one row is there only because a segment has rows (`KeyedCounts`).
+
 The encodings are those that measured best (design record 33): deltas for offsets and timestamps; no dictionaries for
 keys and values, which our readers decode fastest that way; dictionaries for the other columns.
 """
@@ -77,7 +81,7 @@ class ParquetRows(msgspec.Struct, frozen=True):
 class ParquetSegmentWriter:
     """Writes a segment: its .parquet row group by row group, then its index.
 
-    All of its rows are given with their offsets, and it is a keyed segment (`keyed_segment`), or none are.
+    All of its rows are given with their offsets, and it is a keyed segment, or none are.
     """
 
     def __init__(

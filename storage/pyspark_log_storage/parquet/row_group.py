@@ -2,6 +2,8 @@
 
 The bytes are checked before Arrow decodes them, as those of a chunk are, and the rows after. A scan checks all row
 groups, without a journal or an index.
+
+Rows of a keyed segment (`parquet_segment`) come with their offsets in a first column, `offset`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import google_crc32c
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,10 +24,13 @@ from pyspark_log_storage.columns.column_conversion import converted
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import batch_check
 from pyspark_log_storage.parquet import parquet_footer
+from pyspark_log_storage.parquet.parquet_segment import POSITIONS
 from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import StagedChunk
@@ -56,12 +62,30 @@ def read(
 
 
 def read_by(
-    store: Readable, key: str, footer: Footer, entry: IndexEntry, schemas: Sequence[pa.Schema]
+    store: Readable,
+    key: str,
+    footer: Footer,
+    entry: IndexEntry,
+    schemas: Sequence[pa.Schema],
+    columns: Sequence[str] | None = None,
 ) -> pa.RecordBatch:
     """Return the rows of an entry of a `footer` that was read before, maybe from another copy. Raises as `read`."""
     where = f"segment {store.url}/{key} at byte {entry.position}"
     data = read_bytes(store, key, entry.place(), where)
-    return _decode(footer, entry.place(), data, schemas, where)
+    return _decode(footer, entry.place(), data, schemas, where, columns)
+
+
+def keyed_rows(
+    store: Readable,
+    key: str,
+    footer: Footer,
+    entry: IndexEntry,
+    schemas: Sequence[pa.Schema],
+    columns: Sequence[str] | None = None,
+) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+    """Return what `read_by` does of a keyed segment, and the offsets apart."""
+    rows = read_by(store, key, footer, entry, schemas, columns)
+    return rows.select(rows.schema.names[1:]), np.asarray(rows.column(0))
 
 
 @rereads
@@ -113,6 +137,8 @@ def _decode(
     schema, rows, position = schemas[place.schema_id], place.rows, place.position
     if columns is not None:
         schema = pa.schema([each for each in schema if each.name in columns])
+    if footer.segment.keyed is not None:
+        schema = pa.schema([POSITIONS[1], *schema])
     number = bisect_left(footer.entries, position, key=_position)
     try:
         # Reads ahead would be made by Arrow's threads, and one that is left over may abort the process when it ends.

@@ -21,7 +21,7 @@ from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files.append_file import AppendFileWriter, read_chunk
 from pyspark_log_storage.files.chunk import decode
 from pyspark_log_storage.layout import born_name
-from pyspark_log_storage.parquet import keyed_segment, parquet_footer
+from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.store import Store
 from tests.support.memory_store import MemoryStore
@@ -160,7 +160,7 @@ class CompactedTopic:
             footer = parquet_footer.read(self.store, key)
             rows = []
             for entry in footer.entries:
-                batch, offsets = keyed_segment.read_rows(self.store, key, footer, entry, self.handle.schemas)
+                batch, offsets = row_group.keyed_rows(self.store, key, footer, entry, self.handle.schemas)
                 rows += self._rows(offsets.tolist(), batch)
             assert [len(rows), sum(row.value is None for row in rows)] == [ref.keyed.rows, ref.keyed.tombstones]
             assert all(ref.base_offset <= row.offset < ref.end_offset for row in rows)
