@@ -143,14 +143,14 @@ class Lookups:
         """Find the chunk that holds an offset."""
         split = split_of(self.log.topic(TOPIC), Range(TOPIC, self.partition, offset, offset + 1))
         (key,) = split.segments
-        (entry,) = index.between(self.store, key, offset, offset + 1)
+        (entry,) = index.between(index.table(self.store, key), offset, offset + 1)
         assert entry.base_offset <= offset < entry.end_offset
 
     def position_of_time(self, offset: int) -> None:
         """Find the first chunk that reaches the time of a row."""
         handle, timestamp = self.log.topic(TOPIC), offset * US_PER_MS
         first = handle.journal.state.partitions[self.partition].segments_reaching(timestamp)[0]
-        entry = index.first_reaching(self.store, handle.segment(self.partition, first.name), timestamp)
+        entry = index.first_reaching(index.table(self.store, handle.segment(self.partition, first.name)), timestamp)
         assert entry is not None
         assert entry.base_offset <= offset < entry.end_offset
 

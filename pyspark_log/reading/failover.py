@@ -19,6 +19,8 @@ import msgspec
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError, StoreUnavailable
+from pyspark_log_storage.files import index
+from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 from pyspark_log_storage.stores.store import is_object_store
 from pyspark_log_storage.stores.store_threads import StoreThreads
@@ -150,10 +152,20 @@ class Failover:
         self,
         nodes: Sequence[ReadReplica],
         offset: int,
-        indexed: Callable[[Readable], T],
-        scanned: Callable[[Readable], T],
+        key: str,
+        find: Callable[[index.Table], T],
     ) -> T:
-        """Return the result of `indexed` for the first node with a whole index, or of `scanned` if none has one."""
+        """Return what `find` finds in the index of a segment, of the first node with a whole one, else in the segment.
+
+        Raises as `read`.
+        """
+
+        def indexed(store: Readable) -> T:
+            return find(index.table(store, key))
+
+        def scanned(store: Readable) -> T:
+            return find(index.table_of(segment.scan(store, key)))
+
         if len(nodes) == 1:
             store = self._store_at(nodes[0].url)
             try:

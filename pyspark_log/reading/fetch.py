@@ -27,7 +27,6 @@ from pyspark_log_storage.errors import CorruptObject, NoCluster, ObjectMissing, 
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.append_file import read_chunk
 from pyspark_log_storage.files.row_files import StagedChunk
-from pyspark_log_storage.segments import segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -293,12 +292,7 @@ def _entries(
             raise CorruptObject(name, f"segment {key} does not hold it, though the journal says so: the file was cut")
         return found
 
-    return failover.look_up(
-        nodes,
-        rows[0],
-        lambda store: whole(index.between(store, key, *rows)),
-        lambda store: whole(segment.scanned_between(store, key, *rows)),
-    )
+    return failover.look_up(nodes, rows[0], key, lambda table: whole(index.between(table, *rows)))
 
 
 def place_in_segment(key: str, entry: IndexEntry) -> ChunkPlace:

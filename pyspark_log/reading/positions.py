@@ -31,7 +31,6 @@ from pyspark_log.reading.planning import read_replicas
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
 from pyspark_log_storage.files import index
-from pyspark_log_storage.segments import segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -224,21 +223,12 @@ def _places_reaching(
     for rolled in partition.segments_reaching(timestamp):
         key = handle.segment(number, rolled.name)
         holders = read_replicas(state, nodes, rolled.holders)
-        entry = failover.look_up(
-            holders,
-            rolled.base_offset,
-            functools.partial(index.first_reaching, key=key, timestamp=timestamp),
-            functools.partial(segment.scanned_reaching, key=key, timestamp=timestamp),
-        )
+        reaching = functools.partial(index.first_reaching, timestamp=timestamp)
+        entry = failover.look_up(holders, rolled.base_offset, key, reaching)
         if entry is not None:
             yield place_in_segment(key, entry), holders
             start, end = entry.end_offset, rolled.end_offset
-            later = failover.look_up(
-                holders,
-                start,
-                functools.partial(index.between, key=key, start=start, end=end),
-                functools.partial(segment.scanned_between, key=key, start=start, end=end),
-            )
+            later = failover.look_up(holders, start, key, functools.partial(index.between, start=start, end=end))
             yield from ((place_in_segment(key, each), holders) for each in later if each.max_timestamp >= timestamp)
     for chunk in partition.chunks_reaching(timestamp):
         file = state.file(chunk.file)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_storage.columns.schema import HEADERS, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.files import chunk
+from pyspark_log_storage.files import chunk, index
 from pyspark_log_storage.files.row_files import NotAsParquet
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group
 from pyspark_log_storage.segments import segment, transfer
@@ -53,7 +53,7 @@ def test_every_row_is_read_back_at_its_offset_and_the_file_alone_makes_the_index
     low, high = ((each - START) // dt.timedelta(microseconds=1) for each in (min(times), max(times)))
     assert (done.min_timestamp, done.max_timestamp) == (low, high)
     written = store.read(f"{KEY}.index")
-    assert segment.index_is_right(store, KEY, entries)
+    assert index.is_right(store, KEY, entries)
     store.delete(f"{KEY}.index")
     assert transfer.check(store, KEY, done)
     assert store.read(f"{KEY}.index") == written
@@ -72,7 +72,7 @@ def memory(monkeypatch):
 
 def test_a_reader_of_one_row_group_reads_its_bytes_and_once_the_footer(memory):
     assert [(each.rows, each.leader_epoch) for each in segment.scan(memory, KEY)] == [(3, 3), (3, 3), (3, 5), (3, 5)]
-    assert segment.epochs_of(memory, KEY) == (BASE, EPOCHS)
+    assert segment.epochs_of(memory, KEY) == EPOCHS
     [entry] = entries_between(memory, KEY, 1003, 1004)
     memory.forget()
     row_group.read(memory, KEY, entry.place(), RECORD_SCHEMAS, "x")

@@ -6,14 +6,15 @@ from pyspark_log_storage.segments import segment
 
 
 def entries_between(store, key, start, end):
-    try:
-        return index.between(store, key, start, end)
-    except (CorruptObject, ObjectMissing):
-        return segment.scanned_between(store, key, start, end)
+    return index.between(_table(store, key), start, end)
 
 
 def entry_reaching(store, key, timestamp):
+    return index.first_reaching(_table(store, key), timestamp)
+
+
+def _table(store, key):
     try:
-        return index.first_reaching(store, key, timestamp)
+        return index.table(store, key)
     except (CorruptObject, ObjectMissing):
-        return segment.scanned_reaching(store, key, timestamp)
+        return index.table_of(segment.scan(store, key))

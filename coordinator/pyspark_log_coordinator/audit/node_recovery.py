@@ -202,7 +202,7 @@ def remove_strays(handle: TopicHandle, node_id: NodeId, found: list[Stray]) -> N
 def _epochs_and_end(store: Store, key: str) -> tuple[EpochStarts, int]:
     """Return the leader epochs in a segment's header, and its end; no epochs if it is damaged."""
     try:
-        _, epochs = segment.epochs_of(store, key)
+        epochs = segment.epochs_of(store, key)
         with contextlib.suppress(CorruptObject, ObjectMissing):
             return epochs, index.read(store, key)[-1].end_offset
         return epochs, segment.scan(store, key)[-1].end_offset

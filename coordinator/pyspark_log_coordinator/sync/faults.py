@@ -36,7 +36,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     UnknownTopic,
 )
-from pyspark_log_storage.files import append_file
+from pyspark_log_storage.files import append_file, index
 from pyspark_log_storage.objects.node import require_marker, require_written
 from pyspark_log_storage.segments import segment, transfer
 from pyspark_log_storage.stores.read_ahead import ReadAhead
@@ -154,8 +154,8 @@ def faults_of(
         (of_all,) = rows_of(state, file)
         try:
             entries = _entries(source, file, file.segment, schemas, moved)
-            is_indexed = segment.index_is_right(store, file.key, entries)
-            epochs = segment.epochs_of(store, file.key)[1] if len(stores) > 1 else ()
+            is_indexed = index.is_right(store, file.key, entries)
+            epochs = segment.epochs_of(store, file.key) if len(stores) > 1 else ()
         except LogError as error:
             found.append(Fault(node, file, (msgspec.structs.replace(of_all, why=error.message),)))
             continue

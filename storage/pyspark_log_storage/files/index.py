@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from pyspark_log_storage import layout
-from pyspark_log_storage.files.row_files import StagedChunk
+from pyspark_log_storage import decoding, layout
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
+from pyspark_log_storage.files.row_files import SegmentFile, StagedChunk
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.stored_fields import Count, Int64, UInt32
 from pyspark_log_storage.stores.failover import rereads
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pyspark_log_storage.files.row_files import KeyedCounts
     from pyspark_log_storage.stores.store import Readable
+
+    Table = NDArray[np.void]
 
 SEGMENT_ROWS_MAX = 2**32 - 1
 
@@ -88,38 +92,59 @@ class IndexEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 def encode(key: str, entries: Sequence[IndexEntry]) -> bytes:
     """Return the index of the segment at `key`, which has at least one chunk."""
-    table = np.array([msgspec.structs.astuple(each) for each in entries], _ENTRY)
-    return seal(_MAGIC, _VERSION, table.tobytes(), layout.name_of(key))
+    return seal(_MAGIC, _VERSION, table_of(entries).tobytes(), layout.name_of(key))
+
+
+def segment_of(name: str, entries: Sequence[IndexEntry], size: int, keyed: KeyedCounts | None = None) -> SegmentFile:
+    """Return the segment of these entries, whose rows take `size` bytes."""
+    first, last = min(each.min_timestamp for each in entries), max(each.max_timestamp for each in entries)
+    return SegmentFile(name, entries[0].base_offset, entries[-1].end_offset, len(entries), size, first, last, keyed)
 
 
 def read(store: Readable, key: str) -> list[IndexEntry]:
-    """Return all entries of the index of the segment at `key`. Raises as `between`."""
-    return _entries(_table(store, key))
+    """Return all entries of the index of the segment at `key`. Raises as `table`."""
+    return _entries(table(store, key))
 
 
-def between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
-    """Return the entries of the index of the segment at `key` that have any offset of `[start, end)`.
+def is_right(store: Readable, key: str, entries: Sequence[IndexEntry]) -> bool:
+    """Return whether the index of the segment at `key` has exactly these entries."""
+    try:
+        return read(store, key) == entries
+    except (CorruptObject, NewerFormat, ObjectMissing):
+        return False
 
-    Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`, `StoreError`.
-    """
-    table = _table(store, key)
+
+def between(table: Table, start: int, end: int) -> list[IndexEntry]:
+    """Return the entries that have any offset of `[start, end)`."""
     first = max(0, int(np.searchsorted(table["base_offset"], start, side="right")) - 1)
     last = int(np.searchsorted(table["base_offset"], end))
     return [each for each in _entries(table[first:last]) if max(start, each.base_offset) < min(end, each.end_offset)]
 
 
-def first_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
-    """Return the first entry with a row at or after `timestamp` (microseconds), or None. Raises as `between`."""
-    table = _table(store, key)
+def first_reaching(table: Table, timestamp: int) -> IndexEntry | None:
+    """Return the first entry with a row at or after `timestamp` (microseconds), or None."""
     reaching = np.flatnonzero(table["max_timestamp"] >= timestamp)
     return _entries(table[reaching[:1]])[0] if len(reaching) else None
 
 
 @rereads
-def _table(store: Readable, key: str) -> NDArray[np.void]:
+def table(store: Readable, key: str) -> Table:
+    """Return the entries of the index of the segment at `key`.
+
+    Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`, `StoreError`.
+    """
     name = f"index {store.url}/{key}.index"
-    return np.frombuffer(unseal(_MAGIC, _VERSION, store.read(f"{key}.index"), name, layout.name_of(key)), _ENTRY)
+    body = unseal(_MAGIC, _VERSION, store.read(f"{key}.index"), name, layout.name_of(key))
+    return decoding.decode(_decode, body, name)
 
 
-def _entries(table: NDArray[np.void]) -> list[IndexEntry]:
+def table_of(entries: Sequence[IndexEntry]) -> Table:
+    return np.array([msgspec.structs.astuple(each) for each in entries], _ENTRY)
+
+
+def _decode(body: bytes | msgspec.Raw) -> Table:
+    return np.frombuffer(body, _ENTRY)
+
+
+def _entries(table: Table) -> list[IndexEntry]:
     return [IndexEntry(*each) for each in table.tolist()]

@@ -36,7 +36,7 @@ from pyspark_log_storage.columns.schema_evolution import nullable
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.chunk import CHUNK_BYTES
 from pyspark_log_storage.files.index import IndexEntry
-from pyspark_log_storage.files.row_files import KeyedCounts, NotAsParquet, SegmentFile
+from pyspark_log_storage.files.row_files import KeyedCounts, NotAsParquet
 from pyspark_log_storage.parquet import parquet_footer
 from pyspark_log_storage.parquet.parquet_footer import SegmentMetadata
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pyspark_log_storage.files.row_files import EpochStarts, SegmentPlace
+    from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile, SegmentPlace
     from pyspark_log_storage.stores.store import ObjectWriter
 
 ROW_GROUP_BYTES = CHUNK_BYTES
@@ -176,16 +176,7 @@ class ParquetSegmentWriter:
         self._output.write(tail)
         self._store.create(f"{self._key}.index", index.encode(self._name, self._entries))
         self._output.close()
-        return SegmentFile(
-            self._name,
-            self._base_offset,
-            self.end_offset,
-            len(self._entries),
-            position + len(tail),
-            min(each.min_timestamp for each in self._entries),
-            max(each.max_timestamp for each in self._entries),
-            keyed,
-        )
+        return index.segment_of(self._name, self._entries, position + len(tail), keyed)
 
     def discard(self) -> None:
         self._sink.hold()  # the Parquet writer writes its end when it is forgotten

@@ -1,7 +1,6 @@
 """A row group of a Parquet segment: read by its bytes and the segment's footer, without the rest of the file.
 
-The bytes are checked before Arrow decodes them, as those of a chunk are, and the rows after. A scan checks all row
-groups, without a journal or an index.
+The bytes are checked before Arrow decodes them, as those of a chunk are, and the rows after.
 
 Rows of a keyed segment (`parquet_segment`) come with their offsets in a first column, `offset`.
 """
@@ -99,28 +98,31 @@ def read_bytes(store: Readable, key: str, place: StagedChunk, where: str) -> byt
     return data
 
 
-def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> Iterator[IndexEntry]:
-    """Yield the entry of each row group of the .parquet at `key`, after checking its bytes.
+def pieces(
+    store: Readable, key: str, footer: Footer, schemas: Sequence[pa.Schema] | None = None
+) -> Iterator[tuple[IndexEntry | None, bytes]]:
+    """Yield all bytes of the .parquet at `key` before its tail, checked, a row group with its entry.
 
     With `schemas` a row group also counts as damaged if its rows cannot be decoded. Keeps one row group in memory.
-    Raises `CorruptObject` at the first damaged one; if the footer is damaged that is before the first.
+    Raises `CorruptObject` at the first damaged one.
     """
-    footer = parquet_footer.read(store, key)
     name = f"segment {store.url}/{key}"
-    check_begin(store, key, name)
+    yield None, _begin(store, key, name)
     for entry in footer.entries:
-        if schemas is None:
-            read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
-        else:
-            read_by(store, key, footer, entry, schemas)
-        yield entry
+        where, place = f"{name} at byte {entry.position}", entry.place()
+        data = read_bytes(store, key, place, where)
+        if schemas is not None:
+            _decode(footer, place, data, schemas, where)
+        yield entry, data
 
 
 @rereads
-def check_begin(store: Readable, key: str, name: str) -> None:
-    """Raise `CorruptObject` unless a file begins as Parquet does."""
-    if store.read(key, 0, len(parquet_footer.MAGIC)) != parquet_footer.MAGIC:
+def _begin(store: Readable, key: str, name: str) -> bytes:
+    """Return the first bytes of a file. Raises `CorruptObject` unless they are those of Parquet."""
+    found = store.read(key, 0, len(parquet_footer.MAGIC))
+    if found != parquet_footer.MAGIC:
         raise CorruptObject(name, f"it does not begin with {parquet_footer.MAGIC!r}")
+    return found
 
 
 def _decode(

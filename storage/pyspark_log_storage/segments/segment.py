@@ -26,20 +26,19 @@ import msgspec
 import pyarrow as pa
 
 from pyspark_log_storage import decoding, layout
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import append_file, chunk, index
 from pyspark_log_storage.files.index import IndexEntry
-from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile
+from pyspark_log_storage.files.row_files import EpochStarts
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.stored_fields import Count
 from pyspark_log_storage.stores.failover import rereads
-from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_log_storage.files.row_files import SegmentPlace, StagedChunk
-    from pyspark_log_storage.stores.store import Readable, Store
+    from pyspark_log_storage.files.row_files import SegmentFile, SegmentPlace, StagedChunk
+    from pyspark_log_storage.stores.store import Readable
 
 HEADER_BYTES_MAX = 16 * 1024 * 1024
 """Room for a million leader epochs."""
@@ -82,28 +81,10 @@ class SegmentWriter:
         data = index.encode(self._name, self.entries)
         self._store.create(f"{self._folder}{self._name}.index", data)
         self._writer.close()
-        return SegmentFile(
-            self._name,
-            self._base_offset,
-            self.end_offset,
-            len(self.entries),
-            self._position,
-            min(entry.min_timestamp for entry in self.entries),
-            max(entry.max_timestamp for entry in self.entries),
-        )
+        return index.segment_of(self._name, self.entries, self._position)
 
     def discard(self) -> None:
         self._writer.discard()
-
-
-def scanned_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
-    """Return `index.between` from the rows' file, which is read as a whole."""
-    return [entry for entry in scan(store, key) if max(start, entry.base_offset) < min(end, entry.end_offset)]
-
-
-def scanned_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
-    """Return `index.first_reaching` from the rows' file, which is read as a whole."""
-    return next((entry for entry in scan(store, key) if entry.max_timestamp >= timestamp), None)
 
 
 def chunks(
@@ -131,9 +112,10 @@ def entries(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = Non
     `CorruptObject` at the first damaged one, `NewerFormat`, `StoreError`.
     """
     if layout.is_parquet(key):
-        from pyspark_log_storage.parquet import row_group
+        from pyspark_log_storage.parquet import parquet_footer, row_group
 
-        yield from row_group.scan(store, key, schemas)
+        pieces = row_group.pieces(store, key, parquet_footer.read(store, key), schemas)
+        yield from (entry for entry, _ in pieces if entry is not None)
     else:
         yield from (entry for entry, _, _ in chunks(store, key, schemas))
 
@@ -142,28 +124,13 @@ def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) 
     return list(entries(store, key, schemas))
 
 
-def epochs_of(store: Readable, key: str) -> tuple[int, EpochStarts]:
-    """Return base offset and leader epochs of the segment at `key`. Raises `CorruptObject`, `NewerFormat`."""
+def epochs_of(store: Readable, key: str) -> EpochStarts:
+    """Return the leader epochs of the segment at `key`. Raises `CorruptObject`, `NewerFormat`."""
     if layout.is_parquet(key):
         from pyspark_log_storage.parquet import parquet_footer
 
-        found = parquet_footer.read(store, key).segment
-        return found.base_offset, found.leader_epochs
-    base_offset, epochs, _ = read_header(store, key)
-    return base_offset, epochs
-
-
-def index_is_right(store: Store, key: str, found: Sequence[IndexEntry]) -> bool:
-    """Return whether the index of the segment at `key` has exactly these entries, at least one."""
-    wanted = index.encode(key, found)
-
-    def is_same() -> bool:
-        return store.read(f"{key}.index", 0, len(wanted) + 1) == wanted  # one byte more tells whether it is longer
-
-    try:
-        return is_same() or (is_object_store(store) and is_same())  # as `reread` does
-    except ObjectMissing:
-        return False
+        return parquet_footer.read(store, key).segment.leader_epochs
+    return read_header(store, key)[1]
 
 
 def encode_header(key: str, base_offset: int, epochs: EpochStarts) -> bytes:

@@ -97,7 +97,7 @@ def _put_index(store: Store, key: str, entries: Sequence[IndexEntry]) -> bool:
     if store.create(index_key, data):
         return True
     with contextlib.suppress(StoreUnavailable):  # it may be on a bad sector
-        if segment.index_is_right(store, key, entries):
+        if index.is_right(store, key, entries):
             return False
     store.put(index_key, data)
     return True
@@ -120,7 +120,8 @@ def _segment(
 ) -> Iterator[bytes | pa.Buffer]:
     """Do what `_pieces` does. Raises `CorruptObject` if the segment is not the one that the journal names."""
     length = 0
-    for piece in _parquet(store, key, expected, entries) if layout.is_parquet(key) else _log(store, key, entries):
+    for entry, piece in _parquet(store, key, expected) if layout.is_parquet(key) else _log(store, key):
+        entries += [] if entry is None else [entry]
         yield piece
         length += len(piece)
     check_entries(f"segment {store.url}/{layout.segment_file(key)}", expected, entries, length)
@@ -136,27 +137,19 @@ def check_entries(name: str, expected: SegmentFile, entries: Sequence[IndexEntry
         raise CorruptObject(name, f"{detail}{wanted[2]} of {wanted[0]} to {wanted[1]} in {wanted[3]}")
 
 
-def _log(store: Readable, key: str, entries: list[IndexEntry]) -> Iterator[bytes | pa.Buffer]:
+def _log(store: Readable, key: str) -> Iterator[tuple[IndexEntry | None, bytes | pa.Buffer]]:
     ahead = ReadAhead(store)
     base_offset, epochs, _ = segment.read_header(ahead, key)
-    yield segment.encode_header(key, base_offset, epochs)
-    for entry, _, data in segment.chunks(ahead, key):
-        entries.append(entry)
-        yield data
+    yield None, segment.encode_header(key, base_offset, epochs)
+    yield from ((entry, data) for entry, _, data in segment.chunks(ahead, key))
 
 
-def _parquet(
-    store: Readable, key: str, expected: SegmentFile, entries: list[IndexEntry]
-) -> Iterator[bytes | pa.Buffer]:
+def _parquet(store: Readable, key: str, expected: SegmentFile) -> Iterator[tuple[IndexEntry | None, bytes]]:
     from pyspark_log_storage.parquet import parquet_footer, row_group
 
-    footer, name = parquet_footer.read(store, key), f"segment {store.url}/{key}"
+    footer = parquet_footer.read(store, key)
     if footer.segment.keyed != expected.keyed:
         detail = f"it has the counts {footer.segment.keyed}, where the journal says {expected.keyed}"
-        raise CorruptObject(name, detail)
-    row_group.check_begin(store, key, name)
-    yield parquet_footer.MAGIC
-    for entry in footer.entries:
-        entries.append(entry)
-        yield row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
-    yield parquet_footer.read_tail(store, key, footer)
+        raise CorruptObject(f"segment {store.url}/{key}", detail)
+    yield from row_group.pieces(store, key, footer)
+    yield None, parquet_footer.read_tail(store, key, footer)

@@ -7,6 +7,7 @@ from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.swap import MaintainSegments
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable, StoreUnwritable
+from pyspark_log_storage.files import index
 from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.segments import segment
 from tests.support.coordinator.replicated_topic import ALL
@@ -35,7 +36,7 @@ def rolled(topic, *names):
         (disk(topic, name).read(layout.segment_file(key)), segment.scan(disk(topic, name), key)) for name in names
     ]
     assert all(other == first for other in others)
-    assert all(segment.index_is_right(disk(topic, name), key, first[1]) for name in names)
+    assert all(index.is_right(disk(topic, name), key, first[1]) for name in names)
     return [(each.base_offset, each.rows) for each in first[1]]
 
 
