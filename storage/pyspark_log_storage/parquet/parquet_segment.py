@@ -108,10 +108,9 @@ class ParquetSegmentWriter:
         self._entries: list[IndexEntry] = []
         self._rows: list[pa.RecordBatch] = []
         self._offsets: list[NDArray[np.int64]] = []
-        """Those of the rows that are not written, of a keyed segment."""
-        self._size = 0
-        self._kind = (0, 0)
-        self._times = (0, 0)
+        """Those of the rows that are not written."""
+        self._size = self._schema_id = self._leader_epoch = 0
+        self._is_keyed = False
         self.end_offset = base_offset
         """The offset after the last row that was given."""
         self._output = store.open_write(self._key)
@@ -127,28 +126,20 @@ class ParquetSegmentWriter:
 
         Raises `NotAsParquet`, `StoreError`.
         """
-        if self._rows and leader_epoch != self._kind[1]:
+        if leader_epoch != self._leader_epoch:
             self._flush()
+        self._leader_epoch, self._is_keyed = leader_epoch, offsets is not None
+        if offsets is None:
+            offsets = np.arange(self.end_offset, self.end_offset + batch.num_rows)
         for rows in _pieces(as_newest(batch, self._given)):
             if self._rows and self._size + rows.nbytes > ROW_GROUP_BYTES:
                 self._flush()
-            times = np.asarray(rows.column("timestamp").view(pa.int64()))
-            low, high = int(times.min()), int(times.max())
-            if self._rows:
-                schema_id, low, high = (
-                    max(schema_id, self._kind[0]),
-                    min(low, self._times[0]),
-                    max(high, self._times[1]),
-                )
-            self._kind, self._times = (schema_id, leader_epoch), (low, high)
+            self._schema_id = max(self._schema_id, schema_id)
             self._rows.append(rows)
             self._size += rows.nbytes
-            if offsets is None:
-                self.end_offset += rows.num_rows
-            else:
-                self._offsets.append(offsets[: rows.num_rows])
-                self.end_offset = int(offsets[rows.num_rows - 1]) + 1
-                offsets = offsets[rows.num_rows :]
+            self._offsets.append(offsets[: rows.num_rows])
+            self.end_offset = int(offsets[rows.num_rows - 1]) + 1
+            offsets = offsets[rows.num_rows :]
 
     def close(self, end_offset: int | None = None, tombstones: int = 0, placeholder: int | None = None) -> SegmentFile:
         """Publish both files, durably, the .parquet last: a segment whose rows exist is complete.
@@ -188,22 +179,23 @@ class ParquetSegmentWriter:
             return
         rows = pa.Table.from_batches(self._rows)
         begin, count = self._entries[-1].end_offset if self._entries else self._base_offset, rows.num_rows
-        offsets = np.concatenate(self._offsets) if self._offsets else np.arange(begin, begin + count, dtype=np.int64)
-        span = int(offsets[-1]) + 1 - begin if self._offsets else 0
+        offsets = np.concatenate(self._offsets)
+        span = self.end_offset - begin if self._is_keyed else 0
         placed = {"partition": pa.array(np.full(count, self._partition, np.int32)), "offset": pa.array(offsets)}
         columns = [placed[each.name] if each.name in placed else rows.column(each.name) for each in self._columns]
         table = pa.Table.from_arrays(columns, schema=self._columns)
         if self._parquet is None:
             self._parquet = self._opened(table)
         position = self._sink.position
-        self._sink.begin()
+        self._sink.crc = 0
         self._parquet.write_table(table, row_group_size=count)
         length = self._sink.position - position
-        kind = self._kind[1], self._readable_as(self._kind[0]), *self._times
+        times = np.concatenate([np.asarray(each.column("timestamp").view(pa.int64())) for each in self._rows])
+        kind = self._leader_epoch, self._readable_as(self._schema_id), int(times.min()), int(times.max())
         self._entries.append(IndexEntry(begin, count, position, length, *kind, self._sink.crc, span))
         self._rows.clear()
         self._offsets.clear()
-        self._size = 0
+        self._size = self._schema_id = 0
 
     def _opened(self, first: pa.Table) -> pq.ParquetWriter:
         """Return the writer of the file. The rows of its first row group tell which columns get dictionaries."""
@@ -275,9 +267,6 @@ class _Sink:
         self._output = output
         self._held: list[bytes] | None = None
         self.position = 0
-        self.crc = 0
-
-    def begin(self) -> None:
         self.crc = 0
 
     def hold(self) -> None:
