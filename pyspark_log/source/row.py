@@ -10,6 +10,7 @@ older ones too: what they lack is null, and their numbers become wider.
 from __future__ import annotations
 
 import functools
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -78,7 +79,7 @@ def typed_schema(columns: pa.Schema) -> StructType:
 @functools.lru_cache(maxsize=8)
 def wanted_fields(schema: str) -> pa.Schema:
     """Return the Arrow schema that Spark expects for a schema in its JSON form. Raises `InvalidRecord`."""
-    struct = StructType.fromJson(column_types.parsed(schema))
+    struct = StructType.fromJson(json.loads(schema))
     user = [field.jsonValue() for field in struct if field.name not in OWN]
     found = column_types.from_json({"type": "struct", "fields": user}) if user else pa.schema([])
     own = {name: pa.field(name, ARROW_COLUMNS[name]) for name in OWN}

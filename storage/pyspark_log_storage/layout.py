@@ -46,9 +46,7 @@ UNIQUE_ID = "[0-9A-Za-z_-]{1,64}"
 _SEGMENT_ROWS = re.compile(rf"(.*/)?{_NUMBER}-{_NUMBER}-{_NONCE}\.(log|parquet)")
 _SEGMENT_FILE = re.compile(_SEGMENT_FILE_NAME)
 _HEARTBEAT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
-_ENTRY = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?"
-_JOURNAL = rf"({_ENTRY}|snapshots/{_NUMBER})"
-_OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes)")
+_JOURNAL = rf"(entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?|snapshots/{_NUMBER})"
 _DELTA_LOG = rf"_delta_log/({_NUMBER}\.(json|checkpoint\.parquet)|_last_checkpoint)"
 _OF_TOPIC = re.compile(
     rf"journal/({_JOURNAL}|(inbox|answers)/{BORN_NAME})|append/{BORN_NAME}|[0-9]+/({_SEGMENT_FILE_NAME})"
@@ -124,11 +122,6 @@ def is_segment_file(name: str) -> bool:
 def is_of_topic(key: str, folder: str) -> bool:
     """Return whether `key` is one of the product's in `folder`, the folder of a topic id, which ends with "/"."""
     return key.startswith(folder) and _OF_TOPIC.fullmatch(key, len(folder)) is not None
-
-
-def is_of_cluster(key: str) -> bool:
-    """Return whether `key` is one of the cluster's journal, or of the lists of its stores."""
-    return _OF_CLUSTER.fullmatch(key) is not None
 
 
 def is_written_in_parts(key: str) -> bool:

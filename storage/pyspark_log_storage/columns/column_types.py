@@ -16,7 +16,6 @@ beside the type string) would be lost.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -73,12 +72,6 @@ def from_json(schema: Mapping[str, Any]) -> pa.Schema:
     columns = pa.schema(list(kind))
     check(columns)
     return columns
-
-
-def parsed(schema: str) -> dict[str, Any]:
-    """Return a Spark schema in its JSON form from the text of it."""
-    found: dict[str, Any] = json.loads(schema)
-    return found
 
 
 def to_json(columns: pa.Schema) -> dict[str, Any]:

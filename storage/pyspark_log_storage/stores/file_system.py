@@ -15,6 +15,7 @@ import functools
 import importlib
 import itertools
 import random
+import re
 import time
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -51,6 +52,11 @@ _BYTES_PER_SECOND_MIN = 1024 * 1024
 _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 4.0
 _BUSY_SECONDS = 0.5
 """The least pause after the server asked for fewer requests."""
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+_ELSEWHERE = {
+    "memory": "it is in the memory of one process, and others see another one; use a folder",
+    "local": "write a folder as /data/log or file:///data/log",
+}
 _CLASSES = {"gs": "gcsfs.core.GCSFileSystem"}
 """What is used instead of fsspec's choice: gcsfs's other class asks with each write of what kind the bucket is."""
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -97,8 +103,8 @@ class Page(NamedTuple):
 
 def implementation(scheme: str, url: str) -> type[Any]:
     """Return fsspec's class for a scheme. Raises `InvalidOption` if none can create an object only once."""
-    reason = schemes.refusal(scheme)
-    if reason:
+    chained = "" if _SCHEME.fullmatch(scheme) else "the scheme is not a word; addresses cannot be chained"
+    if reason := _ELSEWHERE.get(scheme, chained):
         raise InvalidOption("path", f"there are no {scheme}:// stores ({url!r}): {reason}")
     known = known_implementations.get(scheme, {"class": "fsspec"} if scheme in fsspec.registry else None)
     if known is None:

@@ -5,18 +5,11 @@ A store has any scheme that fsspec knows, if its implementation can create an ob
 
 from __future__ import annotations
 
-import re
-
 from pyspark_log_storage.errors import InvalidOption
 
 _ALIASES = {"s3a": "s3", "gcs": "gs", "az": "abfs", "abfss": "abfs"}
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "abfs": "adlfs"}
 """What implements a scheme, and brings fsspec."""
-_ELSEWHERE = {
-    "memory": "it is in the memory of one process, and others see another one; use a folder",
-    "local": "write a folder as /data/log or file:///data/log",
-}
 
 
 def canonical(scheme: str) -> str:
@@ -26,13 +19,6 @@ def canonical(scheme: str) -> str:
     ('s3', 'abfs')
     """
     return _ALIASES.get(scheme.lower(), scheme.lower())
-
-
-def refusal(scheme: str) -> str:
-    """Return why no store can have this scheme, or "" if one can."""
-    if not _SCHEME.fullmatch(scheme):
-        return "the scheme is not a word; addresses cannot be chained"
-    return _ELSEWHERE.get(scheme, "")
 
 
 def missing(scheme: str, package: str, error: Exception) -> InvalidOption:

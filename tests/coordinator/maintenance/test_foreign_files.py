@@ -85,8 +85,6 @@ def untouched(paths):
 def test_maintenance_deletes_only_files_of_the_log(topic):
     for key in topic.store.list(topic.folder):
         assert layout.is_of_topic(key, topic.folder), key
-    for key in topic.store.list("cluster/"):
-        assert layout.is_of_cluster(key), key
     orphan = f"{topic.folder}append/{layout.born_name(0, 'e' * 32)}"
     paths = put(topic, *(f"{topic.folder}{name}" for name in OF_A_TOPIC), *OF_THE_CLUSTER, *OF_THE_ROOT)
     mine = put(topic, orphan, f".tmp/{NONCE}")
