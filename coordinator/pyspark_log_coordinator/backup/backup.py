@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.backup import manifest
-from pyspark_log_coordinator.backup.manifest import Backup, SavedGroup
+from pyspark_log_coordinator.backup.manifest import Backup
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FormerNode
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.log.bootstrap import overlap
+from pyspark_log_coordinator.rebuild.begin_anew import KnownGroup
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -97,7 +98,7 @@ def _read(log: Log, number: int, save: Callable[[TopicHandle], Description]) -> 
         nodes=(*state.former_nodes, *(FormerNode(each.node_id, each.incarnation) for each in state.nodes.values())),
         topics=tuple(topics),
         groups=tuple(
-            SavedGroup(entry, record, _within(group, ends)) for record, entry, group in groups if group is not None
+            KnownGroup(entry, record, _within(group, ends)) for record, entry, group in groups if group is not None
         ),
     )
 

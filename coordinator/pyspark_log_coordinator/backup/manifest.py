@@ -1,6 +1,6 @@
 """A backup: the states of a log's journals at one entry each, and so the names of the files that it consists of.
 
-    backups/<number, 20 digits>    envelope b"PLBK", version 3, body: msgpack map
+    backups/<number, 20 digits>    envelope b"PLBK", version 4, body: msgpack map
 
 The state of a topic is its description (`topic_description`), as on a node.
 The files are beside it, with the keys that they have on the nodes of the log. They never change, so all backups in a
@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.cluster.cluster_state import GroupRecord
 from pyspark_log_coordinator.cluster.nodes import FormerNode
-from pyspark_log_coordinator.group.state import Group
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.topic_description import Description
+from pyspark_log_coordinator.rebuild.begin_anew import KnownGroup
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.objects.envelope import seal, unseal
@@ -31,15 +30,7 @@ if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import Readable, Store
 
 _MAGIC = b"PLBK"
-_VERSION = 3
-
-
-class SavedGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A group as of an entry of its journal."""
-
-    entry: Count
-    record: GroupRecord
-    state: Group
+_VERSION = 4
 
 
 class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,7 +45,7 @@ class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[FormerNode, ...]
     """The nodes that the cluster has or had, with their incarnations."""
     topics: tuple[Description, ...]
-    groups: tuple[SavedGroup, ...]
+    groups: tuple[KnownGroup, ...]
 
 
 _decoder = msgspec.msgpack.Decoder(Backup)

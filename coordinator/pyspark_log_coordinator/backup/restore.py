@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pyspark_log_coordinator.backup.backup import Copied, no_bar
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
@@ -23,7 +25,7 @@ from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.log.bootstrap import create_marker
 from pyspark_log_coordinator.rebuild import begin_anew, known_files
-from pyspark_log_coordinator.rebuild.begin_anew import NewGroup, NewTopic, States
+from pyspark_log_coordinator.rebuild.begin_anew import KnownGroup, States
 from pyspark_log_coordinator.rebuild.known_files import next_number
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_storage import layout
@@ -99,16 +101,17 @@ def _states(backup: Backup, marker: Marker) -> States:
         cluster=Cluster(cluster_id=marker.cluster, nodes={root.node_id: root}, former_nodes=former),
         topics=tuple(_topic(each, marker) for each in backup.topics),
         groups=tuple(
-            NewGroup(next_number(each.entry), each.record, begin_anew.group_anew(each.state)) for each in backup.groups
+            KnownGroup(next_number(each.number), each.record, begin_anew.group_anew(each.state))
+            for each in backup.groups
         ),
     )
 
 
-def _topic(saved: Description, marker: Marker) -> NewTopic:
+def _topic(saved: Description, marker: Marker) -> Description:
     number = next_number(saved.number)
     copies = {file.key: (marker.node,) for file in replica_file.files_of(saved.topic)}
     state = known_files.anew(saved.topic, number, copies, {marker.node: marker.incarnation})
-    return NewTopic(number, saved.created_ms, state)
+    return msgspec.structs.replace(saved, number=number, topic=state)
 
 
 def _refused(target: Store, why: str) -> InvalidOption:

@@ -24,11 +24,12 @@ from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.group.state import Group
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.state_machine import BeginJournal
-from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.log.topic_description import Description
 from pyspark_log_coordinator.rebuild.known_files import NUMBER_MARGIN
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import OutcomeUnknown
+from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,46 +39,32 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.state_machine import Machine
 
 
-class NewTopic(msgspec.Struct, frozen=True):
-    """A topic, the number of its journal's first entry, and when it was created."""
+class KnownGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A group as of an entry of its journal, as a backup has it, or as of the first one of a new journal."""
 
-    number: int
-    created_ms: int
-    state: Topic
-
-    @property
-    def record(self) -> TopicRecord:
-        state = self.state
-        assignments = tuple(each.replicas for each in state.partitions)
-        return TopicRecord(state.name, state.topic_id, self.created_ms, state.config, assignments, state.schemas)
-
-
-class NewGroup(msgspec.Struct, frozen=True):
-    """A group, and the number of its journal's first entry."""
-
-    number: int
+    number: Count
     record: GroupRecord
     state: Group
 
 
 class States(msgspec.Struct, frozen=True):
-    """The states with which the journals of a log begin."""
+    """The states with which the journals of a log begin, each with the number of its first entry."""
 
     number: int
-    """The number of the first entry of the cluster's journal."""
+    """That of the cluster's journal."""
     cluster: Cluster
     """Without topics and groups."""
-    topics: tuple[NewTopic, ...]
-    groups: tuple[NewGroup, ...] = ()
+    topics: tuple[Description, ...]
+    groups: tuple[KnownGroup, ...] = ()
 
     def journals(self) -> list[tuple[str, Machine[Any, Any], int, Any]]:
         """Return folder, machine, first number and state of each journal. The cluster's comes last."""
-        topics = {each.state.name: each.record for each in self.topics}
+        topics = {each.topic.name: _record(each) for each in self.topics}
         groups = {each.record.group_id: each.record for each in self.groups}
         state = msgspec.structs.replace(self.cluster, topics=topics, groups=groups)
         return [
             *(
-                (layout.topic_journal(each.state.name, each.state.topic_id), topic.MACHINE, each.number, each.state)
+                (layout.topic_journal(each.topic.name, each.topic.topic_id), topic.MACHINE, each.number, each.topic)
                 for each in self.topics
             ),
             *(
@@ -86,6 +73,12 @@ class States(msgspec.Struct, frozen=True):
             ),
             (layout.CLUSTER_JOURNAL, cluster.MACHINE, self.number, state),
         ]
+
+
+def _record(topic: Description) -> TopicRecord:
+    state = topic.topic
+    assignments = tuple(each.replicas for each in state.partitions)
+    return TopicRecord(state.name, state.topic_id, topic.created_ms, state.config, assignments, state.schemas)
 
 
 def begin_anew(

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
 from pyspark_log_coordinator.cluster.journal_stores import JournalStores
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FormerNode, Node
@@ -22,7 +24,7 @@ from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNo
 from pyspark_log_coordinator.journal.place import JournalPlace, Member, OneStore, SeveralStores
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.rebuild import begin_anew, known_files
-from pyspark_log_coordinator.rebuild.begin_anew import NewTopic, States
+from pyspark_log_coordinator.rebuild.begin_anew import States
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, NodeMissing
@@ -110,10 +112,11 @@ class _Rebuild:
         found, now = self._found, self._environment.now_ms()
         incarnations = {name: self._markers[name].incarnation for name in self._stores}
         topics = [
-            NewTopic(
-                each.number,
-                each.description.created_ms or now,
-                known_files.anew(each.state, each.number, there, incarnations, self.place.generation),
+            msgspec.structs.replace(
+                each.description,
+                number=each.number,
+                created_ms=each.description.created_ms or now,
+                topic=known_files.anew(each.state, each.number, there, incarnations, self.place.generation),
             )
             for each, there in zip(found.topics, copies, strict=True)
         ]

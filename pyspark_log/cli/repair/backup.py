@@ -143,7 +143,7 @@ def _document(backup: Backup) -> dict[str, Any]:
         {"topic": each.topic.name, "topic_id": each.topic.topic_id, "entry": each.number, "rows": _rows(each.topic)}
         for each in backup.topics
     ]
-    groups = [{"group": each.state.group_id, "entry": each.entry} for each in backup.groups]
+    groups = [{"group": each.state.group_id, "entry": each.number} for each in backup.groups]
     return {
         "backup": backup.number,
         "cluster": backup.cluster,
