@@ -134,7 +134,6 @@ class Journal(Replay[S, C]):
         end: int | None = None  # the newest entry that there was when this began, if one request tells
         ahead: dict[int, bytes] = {}  # entries that were read together
         incomplete = 0  # the newest snapshot, if a majority of several stores lacks it
-        damaged = -1  # the entry after which this began again, because the next one is damaged
         while True:
             if end is None and self._opened and not self.has_ended:
                 end = self.entries.end_after(self.number)
@@ -148,14 +147,11 @@ class Journal(Replay[S, C]):
             elif self.has_ended:
                 return self.state
             elif not is_end and (data := ahead.get(self.number + 1) or self.entries.read(self.number + 1)) is not None:
-                if not self._take(data, begins_again=self.number != damaged):
-                    damaged = self.number
+                self._take(data)
             elif not is_end and (newest := self.entries.newest_snapshot()) > max(self.number, incomplete):
                 # This process was suspended: the next entry, or one before it, has been trimmed.
-                self._opened = self._is_gapless = False
-                if not self.load_newest(self.number):
+                if not self._load_newer():
                     incomplete = newest
-                self._opened = True
             else:
                 if not self._is_gapless or not (end is None or is_end) or self.entries.is_followed(self.number + 1):
                     if self._has_more(incomplete):
@@ -358,12 +354,12 @@ class Journal(Replay[S, C]):
                 )
         else:
             try:
-                self._take(decided)
-            except CorruptObject as error:
+                is_folded = self._take(decided)
+            except (CorruptObject, StoreError) as error:
                 if not self.entries.may_have_written:
                     raise
                 raise OutcomeUnknown(f"{error}; it may be the one that was just proposed") from error
-            self._durable = self.number if self._opened else 0
+            self._durable = self.number if is_folded else 0
         return False
 
     def _was_suspended(self) -> bool:
@@ -495,19 +491,23 @@ class Journal(Replay[S, C]):
         entry = Entry(self._environment.nonce(), self._now_ms(), self.last_hash, encoded)
         return journal_entry.encode(entry, journal_entry.place(self.folder, self.number + 1))
 
-    def _take(self, data: bytes, *, begins_again: bool = True) -> bool:
-        """Fold the stored entry that follows the newest known one, or start again if that one has been trimmed.
+    def _load_newer(self) -> bool:
+        """Load the newest snapshot after the newest known entry; return whether there is one."""
+        self._opened = self._is_gapless = False
+        found = self.load_newest(self.number)
+        self._opened = True
+        return found
 
-        Return whether it was folded. `begins_again` false: to start again has been tried, and led here again.
+    def _take(self, data: bytes) -> bool:
+        """Fold the stored entry that follows the newest known one, or load a newer snapshot; return whether it folded.
+
+        After trimming, a suspended process may find an entry that does not follow.
         """
-        name = self.entries.name(self.number + 1)
         try:
-            events = self._decode(data, name)
+            events = self._decode(data, self.entries.name(self.number + 1))
         except CorruptObject:
-            # After trimming, a suspended process may find an entry that does not follow.
-            if not begins_again or self.entries.newest_snapshot() <= self.number:
+            if not self._load_newer():
                 raise
-            self._opened = False
             return False
         self._fold(data, events)
         self._pace.in_a_row = 0
