@@ -157,7 +157,7 @@ class Journal(Replay[S, C]):
                     if self._has_more(incomplete):
                         end = None
                         continue
-                    self._is_gapless, self._pace.in_a_row = True, 1
+                    self._is_gapless, self._pace.is_contended = True, False
                 self._looked, self._seen = self._environment.monotonic(), self.number
                 return self.state
 
@@ -337,7 +337,7 @@ class Journal(Replay[S, C]):
             self._advance(mine, after)
             self._durable = self._seen = self.number
             self._looked = self._environment.monotonic()
-            self._pace.in_a_row += 1
+            self._pace.is_contended = False
             self._pace.has_lost = tries.losses > 0 or tries.met_others
             if self.number % SNAPSHOT_EVERY == 0:
                 # It only saves time, so a store that refuses it does not fail the command, which is durable.
@@ -393,11 +393,11 @@ class Journal(Replay[S, C]):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether not to refresh: the newest known entry was the newest a moment ago, and a refresh costs too much.
+        """Whether not to refresh: the newest known entry was the newest a moment ago, and the store is slow.
 
-        That is so on a slow store, where it costs as much as to lose an entry, and for a process that meets no others.
+        There a refresh costs as much as to lose an entry.
         """
-        return self.is_recent and (self._pace.is_slow or self._pace.is_alone)
+        return self.is_recent and self._pace.is_slow
 
     @property
     def waits_for_store(self) -> bool:
@@ -510,5 +510,5 @@ class Journal(Replay[S, C]):
                 raise
             return False
         self._fold(data, events)
-        self._pace.in_a_row = 0
+        self._pace.is_contended = True
         return True

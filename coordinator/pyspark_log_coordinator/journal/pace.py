@@ -10,16 +10,13 @@ SLOW_SECONDS = 0.0002
 WAITING_SECONDS = 0.0008
 """A commit waits for the store more than it computes if a request usually takes so long."""
 FRESH_SECONDS, FRESH_SECONDS_REMOTE = 1.0, 10.0
-"""For so long a process proposes the next entry without looking first; longer in an object store, where a look costs a
-request. Safety does not depend on it: it is only much shorter than the time in which the next slot could be trimmed.
+"""For so long a process proposes the next entry on a slow store without looking first: a look costs as much as to lose
+an entry. It is longer in an object store, where each look is a request. Safety does not depend on it: it is only much
+shorter than the time in which the next slot could be trimmed.
 """
 REFRESH_SECONDS, REFRESH_SECONDS_REMOTE = 1.0, 60.0
 """How often a process that polls refreshes a journal although its looks found nothing: they miss what was trimmed while
 the process slept. Less often in an object store, where a refresh costs several requests.
-"""
-ALONE_ENTRIES = 8
-"""A process that has written so many entries in a row proposes the next one without looking first, also on a fast
-store. On a slow one every process does: a look costs as much as to lose an entry.
 """
 LOOK_EVERY = 8
 """A process that meets no other looks into the inbox at every 8th entry, so that a fast one lets the others in."""
@@ -36,8 +33,8 @@ class Pace:
         """How long a request takes at least, which a busy processor does not disturb; infinite if unknown."""
         self._usual_seconds = 0.0
         """How long a request usually takes, 0 if unknown: an estimate of the median of the last dozens."""
-        self.in_a_row = 1
-        """How many entries this process has written since one of another process, and that which it found at first."""
+        self.is_contended = False
+        """Whether another process has written an entry since the last one of this process."""
         self.has_lost = False
         """Whether the last command met another process, at its entry or in the inbox."""
 
@@ -47,16 +44,6 @@ class Pace:
         self._request_seconds = min(self._request_seconds * _FORGETTING, each)
         usual = self._usual_seconds or each
         self._usual_seconds = usual * _LEARNING if each > usual else usual / _LEARNING
-
-    @property
-    def is_contended(self) -> bool:
-        """Whether another process has written an entry since the last one of this process."""
-        return self.in_a_row == 0
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether no other process has written an entry for a while."""
-        return self.in_a_row >= ALONE_ENTRIES
 
     @property
     def is_slow(self) -> bool:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from pyspark_log_coordinator.journal import replay
+from pyspark_log_coordinator.journal import pace, replay
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH
-from pyspark_log_coordinator.journal.pace import ALONE_ENTRIES
 from pyspark_log_storage.errors import (
     CorruptObject,
     OutcomeUnknown,
@@ -144,15 +143,14 @@ def test_a_refresh_reads_only_what_is_new(store):
 
 
 @one_store
-@pytest.mark.parametrize("meets_others", [False, True])
-def test_a_writer_looks_before_it_writes_if_it_has_met_another_one(journal, store, meets_others):
-    fill(journal, ALONE_ENTRIES)
-    if meets_others:
-        add(open_list(another(store)), "vase")
-        add(journal, "book")
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_writer_looks_before_it_writes_if_its_store_is_fast(journal, store, is_slow, monkeypatch):
+    if is_slow:
+        monkeypatch.setattr(pace, "SLOW_SECONDS", 0)
+    add(journal, "vase")
     store.reads.clear()
     number = add(journal, "lamp").number
-    assert (entry_key(number) in store.reads) == meets_others
+    assert (entry_key(number) in store.reads) != is_slow
 
 
 @one_store
