@@ -97,7 +97,7 @@ def renew(log: Log, node_id: NodeId, url: str | None = None, *, is_set_back: boo
     store = log.store_at(address)
     if address != known.url:
         _check_overlap(log, address)
-    marker = node.read_marker(store)
+    marker = renewable_marker(store, node_id)
     if marker is None:
         is_root = known.url == AT_THE_ROOT
         marker = _mark(log, store, Marker(log.cluster.state.cluster_id, node_id, log.environment.nonce(), is_root))
@@ -112,6 +112,16 @@ def renew(log: Log, node_id: NodeId, url: str | None = None, *, is_set_back: boo
     done = log.cluster.submit(RenewNode(node_id, address, marker.incarnation))
     update_topics(log, node_id)
     return done.state.nodes[node_id], bool(done.events)
+
+
+def renewable_marker(store: Store, node_id: NodeId) -> Marker | None:
+    """Return the marker of a store with which a node is to be renewed. Raises `InvalidOption` if it is damaged."""
+    try:
+        return node.read_marker(store)
+    except CorruptObject as error:
+        # It may be the disk of another node or cluster.
+        message = f"{error.object} is damaged; if this is the store of node {node_id!r}, delete that file and try again"
+        raise _refused(message) from error
 
 
 def set_fenced(log: Log, node_id: NodeId, *, fenced: bool) -> bool:

@@ -12,7 +12,6 @@ from pyspark_log.documents import cluster as documents
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_storage.errors import UnknownTopic
 from pyspark_log_storage.names import check_node, check_rack
-from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.stores.addresses import absolute_url
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def renew(
 
     before = log.node(node_id)
     url = before.url if address is None else absolute_url(address)
-    marker = read_marker(log.store_at(url))
+    marker = node_admin.renewable_marker(log.store_at(url), node_id)
     is_here = marker is not None and url == before.url and marker.incarnation == before.incarnation
     was_set_back = is_here and is_set_back(log, node_id)
     if (marker is None or was_set_back) and not yes:

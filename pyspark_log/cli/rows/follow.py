@@ -69,7 +69,7 @@ def follow_topic(path: str, wanted: Wanted, write: Write, check_output: Callable
     """
     options = {"auto.offset.reset": wanted.reset, "client.id": "pyspark-log"}
     options |= {"client.rack": wanted.rack} if wanted.rack else {}
-    options |= {"group.id": wanted.group} if wanted.group else {}
+    options |= {} if wanted.group is None else {"group.id": wanted.group}
     with Consumer(path, options) as consumer:
         printed = _Printed(consumer, wanted)
         if wanted.begins is not None:

@@ -51,6 +51,10 @@ def test_each_row_is_printed_once_and_only_what_was_printed_is_committed(cli):
     assert committed(cli) == {0: 4, 1: 4}
 
 
+def test_an_empty_group_is_refused_before_anything_is_printed(cli):
+    assert "option group.id is ''" in cli.error("consume", "t", "--group", "")
+
+
 def test_a_group_without_offsets_begins_where_it_is_told(cli):
     assert rows(cli, "--from", "latest") == []
     write(cli, [3])

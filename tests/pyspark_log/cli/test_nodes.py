@@ -112,6 +112,19 @@ def test_a_wiped_node_begins_again_after_a_question_and_a_whole_one_not_at_all(t
     assert intact["incarnation"] not in asked.stdout
 
 
+def test_a_node_whose_marker_is_damaged_is_renewed_with_its_rows_when_somebody_has_deleted_the_marker(three, tmp_path):
+    three.run("topics", "create", "t", "--replica-assignment", "1")
+    three.run("produce", "t", stdin="row\n")
+    marker = tmp_path / "disk1" / "node"
+    marker.write_bytes(b"")
+    error = three.error("nodes", "renew", "1", "--yes")
+    assert f"{marker} is damaged; if this is the store of node '1', delete that file and try again" in error
+    marker.unlink()
+    three.run("nodes", "renew", "1", "--yes")
+    three.run("node", "run", "1", "--once")
+    assert three.out("consume", "t") == "row\n"
+
+
 def test_a_node_is_removed_when_it_is_fenced_and_empty_and_nobody_is_asked_before(three):
     three.run("topics", "create", "t", "--replica-assignment", "1:2")
     assert "fence it first" in three.error("nodes", "remove", "1", stdin="y\n")  # one line: no question
