@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import os
 import pathlib
 import re
-import select
 import sys
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -158,7 +155,7 @@ def consume(  # noqa: PLR0913  # one for each option of the command
             ends = None if follow else {number: handle.partitions[number].high_watermark for number in partitions}
             reset: Reset = "latest" if start == "latest" and group else "earliest"
             wanted = Wanted(topic, group, chosen, begins, ends, reset, rack or "", max_messages)
-            follow_topic(path, wanted, _printer(form, key_separator), functools.partial(_wait, 0))
+            follow_topic(path, wanted, _printer(form, key_separator))
             return
         begins = _offsets_at(FROM, start, handle, partitions)
         ends = _offsets_at(TO, end or "latest", handle, partitions)
@@ -331,19 +328,6 @@ def _chosen(handle: TopicHandle, wanted: Sequence[int] | None) -> list[int]:
     for number in wanted or ():
         state.partition(number)  # raises if there is none
     return sorted(set(wanted)) if wanted else list(range(len(state.partitions)))
-
-
-def _wait(seconds: float) -> None:
-    """Wait. Raise `BrokenPipeError` if the reader of stdout closes the pipe."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except io.UnsupportedOperation:
-        time.sleep(seconds)
-        return
-    watch = select.poll()
-    watch.register(descriptor, 0)  # errors are always reported
-    if watch.poll(seconds * 1000):
-        raise BrokenPipeError
 
 
 PARQUET = record_schema(("key", "value", "topic", "partition", "offset", "timestamp", "headers"))

@@ -11,6 +11,10 @@ none is left out.
 
 from __future__ import annotations
 
+import contextlib
+import io
+import select
+import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -25,8 +29,6 @@ from pyspark_log_storage.columns.row_offsets import end_of, offsets_from
 from pyspark_log_storage.errors import MemberError, RebalanceInProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     import pyarrow as pa
 
     from pyspark_log.clients.records import ConsumerBatch
@@ -62,10 +64,10 @@ class Write(Protocol):
         """Write the rows."""
 
 
-def follow_topic(path: str, wanted: Wanted, write: Write, check_output: Callable[[], None]) -> None:
+def follow_topic(path: str, wanted: Wanted, write: Write) -> None:
     """Print rows until the end, and commit those that were printed to the group. Raises `LogError`.
 
-    `check_output` is called now and then, and raises an exception if nobody reads what is printed.
+    Raises `BrokenPipeError` if nobody reads what is printed.
     """
     options = {"auto.offset.reset": wanted.reset, "client.id": "pyspark-log"}
     options |= {"client.rack": wanted.rack} if wanted.rack else {}
@@ -79,21 +81,19 @@ def follow_topic(path: str, wanted: Wanted, write: Write, check_output: Callable
         else:
             consumer.assign([(wanted.topic, number) for number in wanted.partitions])
         try:
-            _print_all(consumer, wanted, write, printed, check_output)
+            _print_all(consumer, wanted, write, printed)
         except KeyboardInterrupt:
             printed.commit()
             raise
         except BaseException:
-            printed.clear()  # whoever reads the output may have missed them
+            printed.is_new = False  # whoever reads the output may have missed it
             raise
         printed.commit()
 
 
-def _print_all(
-    consumer: Consumer, wanted: Wanted, write: Write, printed: _Printed, check_output: Callable[[], None]
-) -> None:
+def _print_all(consumer: Consumer, wanted: Wanted, write: Write, printed: _Printed) -> None:
     left = wanted.rows_max
-    while left != 0 and not (printed.is_assigned and _is_at_end(consumer, wanted)):
+    while left != 0 and not _is_at_end(consumer, wanted):
         batches = consumer.poll_batches(POLL_MS)
         for batch in batches:
             rows = batch.rows.num_rows if left is None else min(batch.rows.num_rows, left)
@@ -104,7 +104,7 @@ def _print_all(
             _add_partitions(consumer, wanted)
         if not batches or printed.is_due:
             printed.commit()
-        check_output()
+        _check_reader()
     if left != 0:
         printed.add_positions()
 
@@ -129,26 +129,33 @@ def _print(batch: ConsumerBatch, rows: int, write: Write, printed: _Printed) -> 
 
 
 def _is_at_end(consumer: Consumer, wanted: Wanted) -> bool:
-    """Return whether everything that existed at the start was read. A member reads what it is assigned."""
-    ends = wanted.ends
-    if ends is None:
+    """Return whether everything that existed at the start was read. A member reads what it is assigned, if anything."""
+    ends, assigned = wanted.ends, consumer.assignment()
+    if ends is None or not (assigned or consumer.caught_up()):
         return False
-    return all(consumer.position(each) >= ends.get(each.partition, 0) for each in consumer.assignment())
+    return all(consumer.position(each) >= ends.get(each.partition, 0) for each in assigned)
+
+
+def _check_reader() -> None:
+    """Raise `BrokenPipeError` if the reader of stdout has closed the pipe."""
+    with contextlib.suppress(io.UnsupportedOperation):  # stdout is not a file
+        watch = select.poll()
+        watch.register(sys.stdout.fileno(), 0)  # errors are always reported
+        if watch.poll(0):
+            raise BrokenPipeError
 
 
 class _Printed(ConsumerRebalanceListener):
-    """What was printed and is not committed yet."""
+    """How far the assigned partitions were printed."""
 
     def __init__(self, consumer: Consumer, wanted: Wanted) -> None:
         self._consumer = consumer
         self._has_group = wanted.group is not None
         self._is_member = self._has_group and wanted.partitions is None
-        self.is_assigned = not self._is_member
-        """Whether the consumer has what the group has assigned to it last. It may be nothing."""
         self._next: dict[TopicPartition, int] = {}
-        self._begun: set[TopicPartition] = set()
-        """Partitions of which something is committed, or about to be."""
         self._committed = monotonic()
+        self.is_new = False
+        """Whether some of it is not committed yet."""
 
     @property
     def is_due(self) -> bool:
@@ -158,19 +165,17 @@ class _Printed(ConsumerRebalanceListener):
     def add(self, key: TopicPartition, offset: int) -> None:
         """Note that the rows before `offset` were printed."""
         self._next[key] = offset
-        self._begun.add(key)
+        self.is_new = self._has_group
 
     def add_positions(self) -> None:
         """Note where partitions without a returned row begin: the group continues there, whatever `--from` says."""
-        if not self._has_group:
-            return
-        for key in self._consumer.assignment() - self._begun:
+        for key in self._consumer.assignment() - self._next.keys():
             self.add(key, self._consumer.position(key))
 
     def commit(self) -> None:
         """Commit what was printed. A member that was removed says on stderr what is printed again."""
         self._committed = monotonic()
-        if not (self._next and self._has_group):
+        if not self.is_new:
             return
         try:
             self._consumer.commit(self._next)
@@ -180,28 +185,14 @@ class _Printed(ConsumerRebalanceListener):
             if not self._is_member:
                 raise
             output.print_error(f"{error.message}; rows that were printed since the last commit will be printed again")
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget what was printed: it is printed again."""
-        self._next = {}
-
-    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Note that the group has assigned partitions."""
-        self.is_assigned = True
+        self.is_new = False
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
         """Commit what was printed of partitions that another member gets."""
-        self.is_assigned = False
         self.commit()
-        self._forget(revoked)
+        self.on_partitions_lost(revoked)
 
     def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
         """Forget what was printed of partitions that another member may have: it prints those rows again."""
-        self.is_assigned = False
-        self._forget(lost)
-
-    def _forget(self, gone: Iterable[TopicPartition]) -> None:
-        for key in gone:
+        for key in lost:
             self._next.pop(key, None)
-            self._begun.discard(key)

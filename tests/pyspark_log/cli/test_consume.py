@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_log.cli.rows import consume
+from pyspark_log.cli.rows import consume, follow
 from pyspark_log.cli.rows.consume import PARQUET
 from pyspark_log.reading.fetch import BATCH_ROWS
 from tests.support.command_line import CommandLine, files_of_t
@@ -121,9 +121,12 @@ def test_to_follow_reads_partitions_that_the_topic_gets_meanwhile(cli, monkeypat
     def interrupt():
         raise KeyboardInterrupt
 
+    def act():
+        next(calls)()
+
     produced(cli, {"value": "a"})
     calls = iter([one_more, bool, interrupt])
-    monkeypatch.setattr(consume, "_wait", lambda _: next(calls)())
+    monkeypatch.setattr(follow, "_check_reader", act)
     assert cli.out("consume", "t", "--follow", *chosen).replace("\n", "") == seen
 
 

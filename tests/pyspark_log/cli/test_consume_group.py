@@ -90,11 +90,11 @@ def test_rows_that_could_not_be_printed_are_not_committed(cli, monkeypatch):
     monkeypatch.setattr(follow._Printed, "is_due", False)
     calls = []
 
-    def fails(_):
+    def fails():
         calls.append(1)
         raise BrokenPipeError
 
-    monkeypatch.setattr("pyspark_log.cli.rows.consume._wait", fails)
+    monkeypatch.setattr(follow, "_check_reader", fails)
     cli.run("consume", "t", "--group", "g", "--follow")
     assert calls
     assert committed(cli) == {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log.cli.rows import consume, produce
+from pyspark_log.cli.rows import consume, follow, produce
 from pyspark_log.cli.rows.produce import Batches
 from tests.support.command_line import CommandLine
 
@@ -78,7 +78,7 @@ def test_produce_finishes_its_batch_when_a_signal_comes_twice_while_it_works(cli
 @BOTH
 def test_a_member_leaves_its_group_and_has_committed_what_it_printed(cli, monkeypatch, number, code):
     cli.run("produce", "t", stdin="one\n")
-    monkeypatch.setattr(consume, "_wait", lambda _: signal.raise_signal(number))  # after the first poll with a row
+    monkeypatch.setattr(follow, "_check_reader", lambda: signal.raise_signal(number))  # after the first poll with a row
     cli.run("groups", "alter", "g", "--config", "group.initial.rebalance.delay.ms=0")
     assert cli.run("consume", "t", "--group", "g", "--follow", code=code).stderr == ""
     [group] = cli.documents("groups", "describe", "g")
