@@ -34,10 +34,10 @@ Path = Annotated[
         help="Address of the cluster, such as /data/log, or of one or several journal nodes, separated by commas.",
     ),
 ]
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Names of topics (default: all).")]
-NodeId = Annotated[str, typer.Argument(metavar="NODE", help="Id of the node.", show_default=False)]
-GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's group.id.", show_default=False)]
+NodeId = Annotated[str, typer.Argument(metavar="NODE", help="Id of the node.")]
+GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's group.id.")]
 ReplicaAssignment = Annotated[
     str | None,
     typer.Option(
@@ -88,9 +88,7 @@ class Format(str, enum.Enum):
 KeySeparator = Annotated[
     str | None,
     typer.Option(
-        metavar="TEXT",
-        help="Separator between the key and the value of a text line. In most shells, $'\\t' is a tab.",
-        show_default=False,
+        metavar="TEXT", help="Separator between the key and the value of a text line. In most shells, $'\\t' is a tab."
     ),
 ]
 

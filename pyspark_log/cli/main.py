@@ -171,7 +171,6 @@ def _options(
             metavar="JSON",
             help="Credentials and settings of object stores, with s3fs's names. Others can see arguments: set the "
             "variable.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

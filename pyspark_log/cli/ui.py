@@ -33,7 +33,6 @@ def ui(  # noqa: PLR0913, PLR0917 -- options
             envvar="PYSPARK_LOG_UI_TOKEN",
             metavar="TEXT",
             help="What viewers must have (default: none on loopback, else a new one, which is printed).",
-            show_default=False,
         ),
     ] = "",
     allow_changes: Annotated[
@@ -45,28 +44,20 @@ def ui(  # noqa: PLR0913, PLR0917 -- options
             metavar="NAME",
             help="What is not shown: a column, a field such as user.ssn, or header:NAME; TOPIC: before it is for "
             "one topic; can be repeated.",
-            show_default=False,
         ),
     ] = None,
     no_rows: Annotated[bool, typer.Option("--no-rows", help="Show no contents of rows at all.")] = False,
     host_name: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Another name of the host, behind a proxy; can be repeated.", show_default=False
-        ),
+        typer.Option(metavar="NAME", help="Another name of the host, behind a proxy; can be repeated."),
     ] = None,
     root_path: Annotated[
-        str,
-        typer.Option(
-            metavar="PATH", help="Path below which a proxy serves the page, such as /log.", show_default=False
-        ),
+        str, typer.Option(metavar="PATH", help="Path below which a proxy serves the page, such as /log.")
     ] = "",
     export: Annotated[
         pathlib.Path | None,
         typer.Option(
-            metavar="FILE",
-            help="Write all pages except rows to one file that works offline, and serve nothing.",
-            show_default=False,
+            metavar="FILE", help="Write all pages except rows to one file that works offline, and serve nothing."
         ),
     ] = None,
 ) -> None:

@@ -174,9 +174,7 @@ def _time(log: Log, to_datetime: str | None, by_duration: str | None) -> int | N
 )
 def export(
     log: Log,
-    groups: Annotated[
-        list[str] | None, typer.Argument(metavar="GROUP", help="The groups' group.id.", show_default=False)
-    ] = None,
+    groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="The groups' group.id.")] = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups of the cluster.")] = False,
 ) -> Result:
     """Print the committed offsets of groups as CSV.
@@ -202,14 +200,13 @@ def export(
 )
 def import_(
     log: Log,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="File to read; - is stdin.", show_default=False)],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File to read; - is stdin.")],
     group: Annotated[
         list[str] | None,
         typer.Option(
             metavar="GROUP",
             help="Import this group alone, or, if the lines name no group, into this one; can be repeated "
             "(default: all groups of the file).",
-            show_default=False,
         ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Reset the offsets; without it, only show them.")] = False,

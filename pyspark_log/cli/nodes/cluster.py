@@ -39,7 +39,6 @@ def create(
             envvar="PYSPARK_LOG_PATH",
             metavar="ADDRESS",
             help="Address of the store of a cluster on one store.",
-            show_default=False,
         ),
     ] = None,
     nodes: Annotated[
@@ -48,7 +47,6 @@ def create(
             "--journal-nodes",
             metavar="ADDRESS,ADDRESS,ADDRESS",
             help="Addresses of three or more stores that fail independently. They become nodes 0, 1, 2 and so on.",
-            show_default=False,
         ),
     ] = None,
 ) -> Document:
@@ -114,7 +112,6 @@ def migrate_journals(
         typer.Option(
             metavar="NODE,NODE,NODE",
             help="Ids of the nodes that will hold the journals: three or more, including those that stay.",
-            show_default=False,
         ),
     ],
 ) -> Document:
@@ -136,7 +133,7 @@ def migrate_journals(
     "pyspark-log cluster check-store /mnt/share/log --meet monday",
 )
 def check_store(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of the store.", show_default=False)],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of the store.")],
     meet: Annotated[
         str | None,
         typer.Option(

@@ -28,7 +28,6 @@ def metrics(
         typer.Option(
             metavar="HOST:PORT",
             help="Serve the metrics at http://HOST:PORT/metrics until Ctrl-C, measured at each request.",
-            show_default=False,
         ),
     ] = None,
     json: arguments.Json = False,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 def add(
     log: Log,
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of the node's store.", show_default=False)],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of the node's store.")],
     node_id: Annotated[
         str | None,
         typer.Option("--id", metavar="NODE", help="Id of the node (default: the lowest free number)."),
@@ -74,7 +74,7 @@ def describe(log: Log, node_id: arguments.NodeId) -> Document:
 def alter(
     log: Log,
     node_id: arguments.NodeId,
-    rack: Annotated[str, typer.Option(metavar="NAME", help="New rack of the node; '' for none.", show_default=False)],
+    rack: Annotated[str, typer.Option(metavar="NAME", help="New rack of the node; '' for none.")],
 ) -> Document:
     """Change the rack of a node.
 

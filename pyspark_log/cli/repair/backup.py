@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_storage.stores.store import Store
 
-Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="Folder or bucket of the backups.", show_default=False)]
+Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="Folder or bucket of the backups.")]
 
 
 @command(

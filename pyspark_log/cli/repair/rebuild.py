@@ -27,10 +27,7 @@ _METAVAR = "ADDRESS,ADDRESS"
     "pyspark-log cluster rebuild --nodes /disk2/log,/disk3/log --journals-lost --yes",
 )
 def rebuild(
-    nodes: Annotated[
-        str,
-        typer.Option("--nodes", metavar=_METAVAR, help="Addresses of all remaining nodes.", show_default=False),
-    ],
+    nodes: Annotated[str, typer.Option("--nodes", metavar=_METAVAR, help="Addresses of all remaining nodes.")],
     journal_nodes: Annotated[
         str | None,
         typer.Option(

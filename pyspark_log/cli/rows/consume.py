@@ -76,7 +76,6 @@ def consume(  # noqa: PLR0913  # one for each option of the command
             metavar="GROUP",
             help="Read as a member of this group, from its committed offsets on, and commit what was printed. --from "
             "is earliest or latest, for partitions without a committed offset.",
-            show_default=False,
         ),
     ] = None,
     end: Annotated[
@@ -85,15 +84,13 @@ def consume(  # noqa: PLR0913  # one for each option of the command
             "--to",
             metavar="WHERE",
             help="End, exclusive: latest, an offset, or @TIME (default: the last row that exists at the start).",
-            show_default=False,
         ),
     ] = None,
     partition: Annotated[
-        list[int] | None,
-        typer.Option(min=0, metavar="N", help="Partition to read; can be repeated (default: all).", show_default=False),
+        list[int] | None, typer.Option(min=0, metavar="N", help="Partition to read; can be repeated (default: all).")
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Exit after this number of rows.", show_default=False)
+        int | None, typer.Option(min=0, metavar="N", help="Exit after this number of rows.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new rows until Ctrl-C.")] = False,
     latest: Annotated[
@@ -107,7 +104,6 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         typer.Option(
             metavar="NAME",
             help="Rack of this machine, as Kafka's client.rack: prefer to read from a node in this rack.",
-            show_default=False,
         ),
     ] = None,
     form: Annotated[
@@ -120,7 +116,6 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         typer.Option(
             metavar="FILE",
             help="Write the rows to this file instead: .parquet with the columns of a Spark read, or .jsonl.",
-            show_default=False,
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,

@@ -60,8 +60,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     topic: arguments.Topic,
     path: arguments.Path,
     file: Annotated[
-        pathlib.Path | None,
-        typer.Argument(metavar="FILE", help="File to read; - is stdin (default: stdin).", show_default=False),
+        pathlib.Path | None, typer.Argument(metavar="FILE", help="File to read; - is stdin (default: stdin).")
     ] = None,
     form: Annotated[
         Format, typer.Option("--format", help="Format of a line: text is a value, json is an object (see below).")
@@ -70,9 +69,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     acks: Annotated[str, typer.Option(metavar="all|1|0", help="Replicas that must have a batch, as in Kafka.")] = "all",
     compression: Annotated[
         str | None,
-        typer.Option(
-            metavar="none|lz4|zstd", help="Compression of the rows (default: as set for the topic).", show_default=False
-        ),
+        typer.Option(metavar="none|lz4|zstd", help="Compression of the rows (default: as set for the topic)."),
     ] = None,
     batch_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of rows in a batch.")] = 100_000,
     linger_ms: Annotated[

@@ -62,7 +62,6 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
             metavar="COLUMNS",
             help="Columns of a typed topic: Spark's DDL, such as 'id BIGINT NOT NULL, name STRING', or the text of "
             "df.schema.json() (default: the topic holds records, key and value).",
-            show_default=False,
         ),
     ] = None,
     if_not_exists: Annotated[
@@ -303,7 +302,6 @@ def offsets(
             metavar="MS",
             help="Show the offset of the first row of each partition at or after this time, in milliseconds since "
             "1970; -1 means latest, -2 earliest.",
-            show_default=False,
         ),
     ] = None,
 ) -> Documents:
