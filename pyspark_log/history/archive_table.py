@@ -2,8 +2,8 @@
 
     pyspark_log.archive.topic      the topic's name
     pyspark_log.archive.topicId    and its id: a topic that is created again is another one
-    pyspark_log.archive.offsets    of each partition the offsets that were found complete: 0:5-120,1:0-98
-    pyspark_log.archive.epochs     and its leader epoch before these were read: 0:3,1:0
+    pyspark_log.archive.offsets    of each partition the offsets that were found complete: {"0": [5, 120], "1": [0, 98]}
+    pyspark_log.archive.epochs     and its leader epoch before these were read: {"0": 3, "1": 0}
 
 The properties are set after the rows were counted. So a table may have rows that they do not name yet; readers leave
 these out. The txnVersion of an append is the sum of the ends before it: of two appends after the same rows Delta takes
@@ -17,9 +17,9 @@ Everything here is SQL: the Python package of Delta is not needed.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StructField, StructType, TimestampType
@@ -37,8 +37,6 @@ Extent = tuple[int, int]
 """The first offset of a partition's rows, and the one after the last."""
 
 _PREFIX = "pyspark_log.archive."
-_RANGE = re.compile(r"([0-9]{1,9}):([0-9]{1,19})-([0-9]{1,19})")
-_EPOCH = re.compile(r"([0-9]{1,9}):([0-9]{1,19})")
 _WIDENING = "delta.enableTypeWidening"
 _NO_TABLE = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
 _NO_TABLE_NAMED = ("TABLE_OR_VIEW_NOT_FOUND", "DELTA_MISSING_TRANSACTION_LOG")
@@ -88,9 +86,10 @@ class ArchiveTable(NamedTuple):
             raise InvalidInput(f"{self.name} is a table of format {detail['format']}; an archive is a Delta table")
         found = {key.removeprefix(_PREFIX): each for key, each in detail["properties"].items()}
         try:
-            offsets, epochs = _offsets(found["offsets"]), _epochs(found["epochs"])
+            offsets = msgspec.json.decode(found["offsets"], type=dict[int, Extent])
+            epochs = msgspec.json.decode(found["epochs"], type=dict[int, int])
             return ArchiveState(found["topic"], found["topicId"], offsets, epochs)
-        except (KeyError, ValueError):
+        except (KeyError, msgspec.MsgspecError):
             raise InvalidInput(
                 f"{self.name} is no archive of a topic: it lacks properties of one; name a table that does not exist"
             ) from None
@@ -175,31 +174,9 @@ def _ddl(kind: DataType) -> str:
 
 
 def _properties(state: ArchiveState) -> str:
-    offsets = ",".join(f"{p}:{first}-{end}" for p, (first, end) in sorted(state.offsets.items()))
-    epochs = ",".join(f"{p}:{epoch}" for p, epoch in sorted(state.epochs.items()))
+    offsets, epochs = (msgspec.json.encode(each).decode() for each in (state.offsets, state.epochs))
     found = {"topic": state.topic, "topicId": state.topic_id, "offsets": offsets, "epochs": epochs}
     return ", ".join(f"'{_PREFIX}{name}' = '{text}'" for name, text in found.items())
-
-
-def _offsets(text: str) -> dict[int, Extent]:
-    """Return the offsets that a property names. Raises `ValueError`."""
-    found = {}
-    for part in text.split(",") if text else ():
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise ValueError(part)
-        partition, first, end = map(int, match.groups())
-        found[partition] = (first, end)
-    return found
-
-
-def _epochs(text: str) -> dict[int, int]:
-    """Return the leader epochs that a property names. Raises `ValueError`."""
-    matches = [(part, _EPOCH.fullmatch(part)) for part in text.split(",")] if text else []
-    for part, match in matches:
-        if match is None:
-            raise ValueError(part)
-    return {int(match[1]): int(match[2]) for _, match in matches if match is not None}
 
 
 def _first_line(error: Exception) -> str:

@@ -124,12 +124,24 @@ def test_columns_of_a_table_are_not_made_narrower_by_narrower_rows():
     assert list(archive_table._changed(stored, held)) == []
 
 
+class Catalog:
+    """A session that knows the properties of one table."""
+
+    def __init__(self, properties):
+        self._detail = {"format": "delta", "properties": properties}
+
+    def sql(self, _):
+        return self
+
+    def head(self):
+        return self._detail
+
+
 def test_the_properties_of_a_table_come_back():
     state = ArchiveState("t", "1", {1: (0, 98), 0: (5, 120)}, {0: 3, 1: 0})
     found = dict(part.split("' = '") for part in archive_table._properties(state)[1:-1].split("', '"))
-    assert archive_table._offsets(found["pyspark_log.archive.offsets"]) == state.offsets
-    assert archive_table._epochs(found["pyspark_log.archive.epochs"]) == state.epochs
-    assert (archive_table._offsets(""), archive_table._epochs("")) == ({}, {})
-    for text in ("0:5", "0:5-", "0:5-120;1:0-98", "0:5-120,"):
-        with pytest.raises(ValueError, match=r".*"):
-            archive_table._offsets(text)
+    assert archive_table.ArchiveTable(Catalog(found), "table").state() == state
+    offsets = "pyspark_log.archive.offsets"
+    for properties in ({}, found | {offsets: '{"0":[5]}'}, found | {offsets: "0:5-120"}):
+        with pytest.raises(InvalidInput, match="table is no archive of a topic"):
+            archive_table.ArchiveTable(Catalog(properties), "table").state()
