@@ -11,7 +11,6 @@ from pyspark_log_coordinator.log.partition_health import Trouble, troubles
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import NodeId, Partition
-    from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_coordinator.model.topic_state import Topic
 
 
@@ -45,42 +44,23 @@ class Figures(msgspec.Struct, frozen=True):
 
 def figures_of(topic: Topic, broken: frozenset[NodeId]) -> Figures:
     """Return the sums over a topic's partitions; `broken` are the nodes that do not answer now."""
-    return _together([_of_partition(each, (topic.config, broken)) for each in topic.partitions])
+    rows = ends = stored = 0
+    counted: Counter[Trouble] = Counter()
+    nodes: dict[str, OnNode] = {}
+    for each in topic.partitions:
+        size, length = size_of(each), each.log_end - each.log_start
+        rows += each.rows_between(each.log_start, each.high_watermark)
+        ends += each.high_watermark
+        stored += size
+        counted.update(troubles(each, topic.config, broken))
+        for node in each.replicas:
+            behind = each.log_end - each.log_end_offsets.get(node, each.log_start)
+            held = size if not behind or not length else round(size * (length - min(behind, length)) / length)
+            here = OnNode(1, int(each.leader == node), int(node in each.isr), behind, held)
+            nodes[node] = nodes[node] + here if node in nodes else here
+    return Figures(rows, ends, stored, dict(counted), nodes)
 
 
 def size_of(partition: Partition) -> int:
     """Return the bytes of a partition's rows on one node, as they are stored."""
     return sum(each.length for kind in (partition.segments, partition.chunks) for each in kind)
-
-
-def _of_partition(partition: Partition, context: tuple[TopicConfig, frozenset[NodeId]]) -> Figures:
-    size = size_of(partition)
-    rows = partition.log_end - partition.log_start
-    nodes = {}
-    for node in partition.replicas:
-        behind = partition.log_end - partition.log_end_offsets.get(node, partition.log_start)
-        held = size if not behind or not rows else round(size * (rows - min(behind, rows)) / rows)
-        nodes[node] = OnNode(1, int(partition.leader == node), int(node in partition.isr), behind, held)
-    return Figures(
-        rows=partition.rows_between(partition.log_start, partition.high_watermark),
-        ends=partition.high_watermark,
-        bytes=size,
-        troubles=dict.fromkeys(troubles(partition, *context), 1),
-        nodes=nodes,
-    )
-
-
-def _together(several: list[Figures]) -> Figures:
-    counted: Counter[Trouble] = Counter()
-    nodes: dict[str, OnNode] = {}
-    for each in several:
-        counted.update(each.troubles)
-        for node, found in each.nodes.items():
-            nodes[node] = nodes[node] + found if node in nodes else found
-    return Figures(
-        rows=sum(each.rows for each in several),
-        ends=sum(each.ends for each in several),
-        bytes=sum(each.bytes for each in several),
-        troubles=dict(counted),
-        nodes=nodes,
-    )
