@@ -124,21 +124,6 @@ def print_error(message: str) -> None:
     typer.echo(f"pyspark-log: {message}", err=True)
 
 
-class RepeatedErrors:
-    """Prints the errors of a loop; one that was printed in the round before is not printed again."""
-
-    def __init__(self) -> None:
-        self._printed: set[str] = set()
-
-    def print(self, errors: Iterable[str]) -> None:
-        """Print the errors of a round."""
-        found = dict.fromkeys(errors)
-        for error in found:
-            if error not in self._printed:
-                print_error(error)
-        self._printed = set(found)
-
-
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, such as `1 row`, `2,000 rows` and `3 entries`."""
     if number == 1:

@@ -158,8 +158,8 @@ def start(path: str, job: Job, pause: Pause) -> None:
 
 
 def repeat(path: str, job: Job, pause: Pause) -> None:
-    """Repeat a job until the process ends. What fails is printed, and tried again."""
-    log, errors, seconds = own_log(path), output.RepeatedErrors(), pause.first
+    """Repeat a job until the process ends. What fails is tried again; it is printed unless it failed just before."""
+    log, printed, seconds = own_log(path), set[str](), pause.first
     while True:
         failures: list[str] = []
         is_busy = False
@@ -167,7 +167,10 @@ def repeat(path: str, job: Job, pause: Pause) -> None:
             is_busy = job(log, failures)
         except LogError as error:
             failures.append(error.message)  # by the next round the disk may be mounted again
-        errors.print(failures)
+        for message in dict.fromkeys(failures):
+            if message not in printed:
+                output.print_error(message)
+        printed = set(failures)
         seconds = pause.after(seconds, is_busy=is_busy, is_remote=log.is_remote)
         time.sleep(seconds)
 
