@@ -1,4 +1,4 @@
-"""Topics and their partitions: settings, columns, leaders, replicas, offsets, and which partitions are in trouble."""
+"""Topics and their partitions: settings, columns, leaders, replicas, offsets, troubles, and who writes to them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.log.partition_health import Trouble
     from pyspark_log_coordinator.model.partition import NodeId, Partition
+    from pyspark_log_coordinator.model.topic_state import Topic
 
 
 def topics(log: Log) -> list[dict[str, Any]]:
@@ -112,3 +113,18 @@ def settings(config: TopicConfig) -> list[dict[str, str]]:
         for each in config.settings()
     ]
     return sorted(every, key=lambda each: each["value"] == each["default"])
+
+
+def queries(name: str, state: Topic) -> list[dict[str, Any]]:
+    """Return who has written to a topic; producers that have a `born` are processes without a name of their own."""
+    return [
+        {
+            "query": producer.query_name or query,
+            "topic": name,
+            "batch": producer.batch_id,
+            "rows": producer.rows,
+            "rows_lost": producer.rows_lost,
+        }
+        for query, producer in state.producers.items()
+        if producer.born is None
+    ]

@@ -17,7 +17,6 @@ from pyspark_log.documents import groups as group_documents
 from pyspark_log.documents import history as past_numbers
 from pyspark_log.documents import topics as topic_documents
 from pyspark_log.documents.figures import Figures, size_of
-from pyspark_log.documents.queries import queries as query_documents
 from pyspark_log.documents.text import number, time_ms_of
 from pyspark_log.documents.verdict import spare
 from pyspark_log_coordinator.audit.timeline import Lane, Scope
@@ -310,7 +309,7 @@ def queries(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
     timed = {f"{each.name} → {each.topic}": past_numbers.intervals(each, within) for each in batches[:6]}
     return {
         "title": "Queries",
-        "writers": [one for name, each in topics.items() for one in query_documents(name, each)],
+        "writers": [one for name, each in topics.items() for one in topic_documents.queries(name, each)],
         "readers": [each for each in view.groups.values() if each.group and not each.group.protocol_type],
         "known": {(each.topic, each.name): each for each in batches},
         "chart": _plot("Seconds between two batches", within, timed, "seconds") if timed else None,

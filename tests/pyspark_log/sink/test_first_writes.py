@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from pyspark_log.documents.queries import queries
+from pyspark_log.documents.topics import queries
 from pyspark_log.opening import forget_logs, open_log
 from pyspark_log.options import parse_sink
 from pyspark_log.sink import checkpoint
