@@ -124,13 +124,6 @@ def print_error(message: str) -> None:
     typer.echo(f"pyspark-log: {message}", err=True)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 row`, `2,000 rows` and `3 entries`."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun[:-1]}ies" if noun.endswith("y") else f"{number:,} {noun}s"
-
-
 @contextlib.contextmanager
 def bar(
     what: str, total_bytes: int, wait: Callable[[int], object] = lambda _: None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 from pyspark_log_storage.errors import InvalidInput
@@ -21,6 +22,26 @@ def number(value: int) -> str:
     '1,234,567'
     """
     return f"{value:,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "row"), counted(2000, "row"), counted(3, "entry")
+    ('1 row', '2,000 rows', '3 entries')
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun[:-1]}ies" if noun.endswith("y") else f"{number:,} {noun}s"
+
+
+def named(noun: str, names: Sequence[object]) -> str:
+    """Return things with their noun.
+
+    >>> named("node", "0"), named("partition", [1, 2])
+    ('node 0', 'partitions 1, 2')
+    """
+    return f"{noun}{'' if len(names) == 1 else 's'} {', '.join(map(str, names))}"
 
 
 def size(value: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark_log.documents.text import duration, number
+from pyspark_log.documents.text import counted, duration, named, number
 from pyspark_log_coordinator.log.partition_health import Trouble
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def verdict(
         words = f"Nothing could be read for {duration(age_ms)}: what is shown is what was so then."
         found.append(Finding(Level.UNKNOWN, words, "If this lasts, check the connection to the stores."))
     if unreadable_groups:
-        words = f"{_counted(len(unreadable_groups), 'group')} cannot be read: {_named(unreadable_groups)}."
+        words = f"{counted(len(unreadable_groups), 'group')} cannot be read: {_named(unreadable_groups)}."
         found.append(Finding(Level.WARN, words))
     good = "Every node answers, and every partition has a leader and all of its replicas in sync."
     return sorted(found, key=lambda each: list(Level).index(each.level)) or [Finding(Level.GOOD, good)]
@@ -80,7 +80,7 @@ def _of_journals(journals: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
     elif silent:
         more = f"{left} more may fail" if left else "one more failure stops all reads and writes"
         verb = "does" if len(silent) == 1 else "do"
-        words = f"In the journals {_nodes(silent)} {verb} not vote; {more}."
+        words = f"In the journals {named('node', silent)} {verb} not vote; {more}."
         yield Finding(Level.WARN, words, "Bring the store back, or move the journals to other nodes.")
 
 
@@ -97,7 +97,7 @@ def _of_nodes(nodes: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
             case "missing":
                 led = each["has"].leads
                 words = f"{name} does not answer"
-                words += f", and still leads {_counted(led, 'partition')}" if led else ""
+                words += f", and still leads {counted(led, 'partition')}" if led else ""
                 remedy = "Bring its store back. " if not led else "The next writer elects other leaders; "
                 remedy += "bring its store back." if led else ""
                 yield Finding(Level.BAD, f"{words}.", remedy.strip())
@@ -125,23 +125,15 @@ _TROUBLES = (
 def _of_topics(topics: Mapping[str, tuple[Figures, str]]) -> Iterable[Finding]:
     unreadable = [name for name, (_, problem) in topics.items() if problem]
     if unreadable:
-        words = f"{_counted(len(unreadable), 'topic')} cannot be read: {_named(unreadable)}."
+        words = f"{counted(len(unreadable), 'topic')} cannot be read: {_named(unreadable)}."
         yield Finding(Level.BAD, words, topics[unreadable[0]][1])
     for kind, level, words in _TROUBLES:
         found = {name: count for name, (figures, _) in topics.items() if (count := figures.troubles.get(kind, 0))}
         if found:
-            partitions = _counted(sum(found.values()), "partition")
+            partitions = counted(sum(found.values()), "partition")
             yield Finding(level, f"{partitions} of {_named(list(found))} {words}.")
-
-
-def _nodes(names: Sequence[str]) -> str:
-    return f"node {names[0]}" if len(names) == 1 else f"nodes {', '.join(names)}"
 
 
 def _named(names: Sequence[str]) -> str:
     more = f" and {number(len(names) - NAMED_MAX)} more" if len(names) > NAMED_MAX else ""
     return ", ".join(names[:NAMED_MAX]) + more
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{number(count)} {what}" + ("" if count == 1 else "s")

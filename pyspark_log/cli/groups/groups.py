@@ -11,8 +11,8 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.command import command
-from pyspark_log.cli.output import counted
 from pyspark_log.documents import groups as documents
+from pyspark_log.documents.text import counted
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.group.config import GroupConfig
 from pyspark_log_storage.errors import UnknownGroup

@@ -9,6 +9,7 @@ import typer
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.command import Result, command
 from pyspark_log.documents import cluster as documents
+from pyspark_log.documents.text import named
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_storage.errors import UnknownTopic
 from pyspark_log_storage.names import check_node, check_rack
@@ -212,8 +213,8 @@ def print_voting_advice(log: Log) -> None:
     if not replaced or log.journals.nodes is None:
         return
     ids = ",".join(each.node for each in log.journals.nodes.nodes)
-    nodes = f"node {replaced[0]} does" if len(replaced) == 1 else f"nodes {', '.join(replaced)} do"
+    verb = "does" if len(replaced) == 1 else "do"
     output.print_error(
-        f"{nodes} not vote in the journals, because the disk was replaced; migrate the journals with: pyspark-log "
-        f"cluster migrate-journals --to {ids}"
+        f"{named('node', replaced)} {verb} not vote in the journals, because the disk was replaced; migrate the "
+        f"journals with: pyspark-log cluster migrate-journals --to {ids}"
     )

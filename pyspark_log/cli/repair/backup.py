@@ -9,7 +9,7 @@ import typer
 from pyspark_log.cli import arguments
 from pyspark_log.cli.command import Result, command
 from pyspark_log.cli.output import bar
-from pyspark_log.documents.text import time_of
+from pyspark_log.documents.text import named, time_of
 from pyspark_log.opening import canonical
 from pyspark_log_coordinator.backup import backup as backups
 from pyspark_log_coordinator.backup import manifest
@@ -53,8 +53,7 @@ def backup(
     wrong: list[str] = []
     if verify:
         wrong = [
-            f"{error.message} (in {'backup' if len(numbers) == 1 else 'backups'} {', '.join(map(str, numbers))})"
-            for error, numbers in backups.check(store, kept, bar)
+            f"{error.message} (in {named('backup', numbers)})" for error, numbers in backups.check(store, kept, bar)
         ]
     facts: dict[str, Any] = {"copied": copied.files, "bytes": copied.bytes, "verified": verify and not wrong}
     deleted: list[int] = []

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli.command import Result, command
-from pyspark_log.cli.output import bar, counted
+from pyspark_log.cli.output import bar
+from pyspark_log.documents.text import counted
 from pyspark_log_coordinator.audit import repair as repairs
 from pyspark_log_coordinator.audit import verify as audit
 from pyspark_log_storage.errors import LogError, UnknownTopic

@@ -20,8 +20,7 @@ import typer
 
 from pyspark_log.cli import arguments
 from pyspark_log.cli.arguments import Format
-from pyspark_log.cli.output import counted
-from pyspark_log.documents.text import time_ms_of
+from pyspark_log.documents.text import counted, time_ms_of
 from pyspark_log.opening import open_log
 from pyspark_log.options.position import Earliest, GlobalTimestamp, Latest, NoMatch
 from pyspark_log.reading.arrow_rows import record_rows, record_schema

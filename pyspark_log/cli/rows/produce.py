@@ -23,8 +23,9 @@ import typer
 
 from pyspark_log.cli import arguments, output, signals
 from pyspark_log.cli.arguments import Format
-from pyspark_log.cli.output import bar, counted
+from pyspark_log.cli.output import bar
 from pyspark_log.clients.producer import Producer
+from pyspark_log.documents.text import counted
 from pyspark_log.opening import open_log
 from pyspark_log.options import SinkOptions
 from pyspark_log.writing import row_lines

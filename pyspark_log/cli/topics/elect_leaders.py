@@ -8,7 +8,7 @@ import typer
 
 from pyspark_log.cli import arguments
 from pyspark_log.cli.command import Result, command
-from pyspark_log.cli.output import counted
+from pyspark_log.documents.text import counted
 from pyspark_log.documents.topics import handles_of
 from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.sync import operator_elections

@@ -9,6 +9,7 @@ import typer
 from pyspark_log.cli import arguments
 from pyspark_log.cli.command import Result, command
 from pyspark_log.cli.output import bar
+from pyspark_log.documents.text import named
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.sync.replica_file import Throttle
 
@@ -110,8 +111,6 @@ def why_incomplete(topic: str, done: ReassignmentProgress) -> list[str]:
     """Return why a reassignment is incomplete, or nothing if it is complete."""
     if not done.unfinished:
         return []
-    numbers = ", ".join(map(str, done.unfinished))
-    partitions = f"partition {numbers}" if len(done.unfinished) == 1 else f"partitions {numbers}"
-    what = f"topic {topic!r}: the reassignment of {partitions} is incomplete"
+    what = f"topic {topic!r}: the reassignment of {named('partition', done.unfinished)} is incomplete"
     next_step = f"fix the errors above and continue with: pyspark-log topics reassign {topic}"
     return [*(f"topic {topic!r}: {failure}" for failure in done.failures), f"{what}; {next_step}"]

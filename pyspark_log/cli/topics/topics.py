@@ -8,8 +8,8 @@ import typer
 
 from pyspark_log.cli import arguments
 from pyspark_log.cli.command import Result, command
-from pyspark_log.cli.output import counted
 from pyspark_log.documents import topics as documents
+from pyspark_log.documents.text import counted
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.log.partition_health import Trouble
 from pyspark_log_coordinator.maintenance import descriptions
