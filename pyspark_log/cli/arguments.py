@@ -13,7 +13,7 @@ import typer
 from pyspark_log.cli import output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark_log.options.option import Option
 
@@ -161,6 +161,13 @@ def confirm(question: str, *, otherwise: str, yes: bool) -> None:
     if answer.strip().lower() not in {"y", "yes"}:
         output.print_error(otherwise)
         raise typer.Exit(1)
+
+
+def refuse_given(values: Mapping[str, object], why: str) -> None:
+    """End the program if one of these arguments is given."""
+    for name, value in values.items():
+        if value is not None and value is not False:
+            refuse(name, why)
 
 
 def refuse(name: str, why: str) -> NoReturn:

@@ -22,7 +22,7 @@ from pyspark_log.cli import arguments
 from pyspark_log.cli.arguments import Format
 from pyspark_log.documents.text import counted, time_ms_of
 from pyspark_log.opening import open_log
-from pyspark_log.options.position import Earliest, GlobalTimestamp, Latest, NoMatch
+from pyspark_log.options.position import Earliest, GlobalTimestamp, Latest, NoMatch, Position
 from pyspark_log.reading.arrow_rows import record_rows, record_schema
 from pyspark_log.reading.fetch import BATCH_ROWS
 from pyspark_log.reading.newest_rows import check_compacted, keyed_partition
@@ -43,7 +43,10 @@ if TYPE_CHECKING:
     from pyspark_log_storage.columns.row_offsets import Offsets
 
 FROM, TO = "--from", "--to"
-WORDS = {FROM: ("earliest", "latest"), TO: ("latest",)}
+WORDS: dict[str, dict[str, Position]] = {
+    FROM: {"earliest": Earliest(), "latest": Latest()},
+    TO: {"latest": Latest()},
+}
 _OFFSET = re.compile(r"[0-9]{1,18}")
 
 
@@ -128,16 +131,22 @@ def consume(  # noqa: PLR0913  # one for each option of the command
     """
     form = Format.JSON if json else form
     arguments.check_key_separator(key_separator, form)
-    _check_position(FROM, start)
-    if end is not None:
-        _check_position(TO, end)
-        _refuse_with_follow(TO, follow=follow)
+    begin, until = _position(FROM, start), _position(TO, "latest" if end is None else end)
+    if follow:
+        arguments.refuse_given(
+            {TO: end, "--output": output}, "--follow waits for rows without end; omit one of the two"
+        )
     if output is not None:
-        _check_output(output, follow=follow, is_formatted=form is Format.JSON or key_separator is not None)
+        _check_output(output, is_formatted=form is Format.JSON or key_separator is not None)
     if group is not None:
-        _check_group(start, end, output)
+        if start not in WORDS[FROM]:
+            why = f"with --group it is earliest or latest, not {start!r}; to go elsewhere, use: pyspark-log groups "
+            arguments.refuse(FROM, f"{why}reset-offsets")
+        why = "cannot be combined with --group, which commits what it prints"
+        arguments.refuse_given({TO: end, "--output": output}, why)
     if latest:
-        _check_latest(start, end, group, follow=follow)
+        why = "cannot be combined with --latest, which is the newest row of each key as of now"
+        arguments.refuse_given({FROM: start != "earliest", TO: end, "--group": group, "--follow": follow}, why)
     handle = open_log(path).topic(topic)
     partitions = _chosen(handle, partition)
     try:
@@ -145,14 +154,14 @@ def consume(  # noqa: PLR0913  # one for each option of the command
             from pyspark_log.cli.rows.follow import Wanted, follow_topic
 
             chosen = tuple(partitions) if partition else None
-            begins = None if group else _offsets_at(FROM, start, handle, partitions)
+            begins = None if group else _offsets_at(FROM, begin, handle, partitions)
             ends = None if follow else {number: handle.partitions[number].high_watermark for number in partitions}
             reset: Reset = "latest" if start == "latest" and group else "earliest"
             wanted = Wanted(topic, group, chosen, begins, ends, reset, rack or "", max_messages)
             follow_topic(path, wanted, _printer(form, key_separator))
             return
-        begins = _offsets_at(FROM, start, handle, partitions)
-        ends = _offsets_at(TO, end or "latest", handle, partitions)
+        begins = _offsets_at(FROM, begin, handle, partitions)
+        ends = _offsets_at(TO, until, handle, partitions)
         _check_order(handle, begins, ends)
         if latest:
             check_compacted(handle, ())
@@ -170,38 +179,36 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         sys.stdout.flush()
 
 
-def _check_position(option: str, text: str) -> None:
-    """End the program if `text` is not a position."""
-    if text in WORDS[option] or _OFFSET.fullmatch(text) or (text.startswith("@") and _ms_of(text) is not None):
-        return
-    arguments.refuse(
-        option,
-        f"{text!r} is not {', '.join(WORDS[option])}, an offset, or a time: @MS (milliseconds since 1970) or"
-        " @2026-01-31T12:00:00Z",
-    )
+def _position(option: str, text: str) -> Position | int:
+    """Return a position, or the offset that is one. End the program if the text is none."""
+    found: Position | int | None = WORDS[option].get(text)
+    if _OFFSET.fullmatch(text):
+        found = int(text)
+    elif text.startswith("@"):
+        with contextlib.suppress(InvalidInput):
+            ms = time_ms_of(text[1:])
+            found = GlobalTimestamp(ms) if ms >= 0 else None
+    if found is None:
+        arguments.refuse(
+            option,
+            f"{text!r} is not {', '.join(WORDS[option])}, an offset, or a time: @MS (milliseconds since 1970) or"
+            " @2026-01-31T12:00:00Z",
+        )
+    return found
 
 
-def _offsets_at(option: str, text: str, handle: TopicHandle, partitions: Sequence[int]) -> dict[int, int]:
+def _offsets_at(
+    option: str, position: Position | int, handle: TopicHandle, partitions: Sequence[int]
+) -> dict[int, int]:
     """Return the offset of a position in each partition. A time that no row has reached is the end.
 
     Raises `InvalidInput` for an offset of several partitions, `DataLoss` for one that the partition does not have.
     """
-    if _OFFSET.fullmatch(text):
-        return _at_offset(option, handle, partitions, int(text))
-    ms = _ms_of(text)
-    position = Earliest() if text == "earliest" else Latest() if ms is None else GlobalTimestamp(ms)
+    if isinstance(position, int):
+        return _at_offset(option, handle, partitions, position)
     now = Subscribed({handle.name: handle}, {handle.name: tuple(partitions)})
     found = resolve(now, position, NoMatch.LATEST, ending=option == TO)
     return {number: found[handle.name, number] for number in partitions}
-
-
-def _ms_of(text: str) -> int | None:
-    """Return the time of a position in milliseconds since 1970, or None if it is none."""
-    try:
-        ms = time_ms_of(text[1:])
-    except InvalidInput:
-        return None
-    return ms if ms >= 0 else None
 
 
 def _at_offset(option: str, handle: TopicHandle, partitions: Sequence[int], offset: int) -> dict[int, int]:
@@ -230,35 +237,8 @@ def _check_order(handle: TopicHandle, begins: dict[int, int], ends: dict[int, in
             )
 
 
-def _refuse_with_follow(name: str, *, follow: bool) -> None:
-    if follow:
-        arguments.refuse(name, "--follow waits for rows without end; omit one of the two")
-
-
-def _check_group(start: str, end: str | None, output: pathlib.Path | None) -> None:
-    """End the program if an option cannot be used with --group."""
-    if start not in {"earliest", "latest"}:
-        arguments.refuse(
-            FROM,
-            f"with --group it is earliest or latest, not {start!r}; to go elsewhere, use: pyspark-log groups "
-            "reset-offsets",
-        )
-    for name, is_given in ((TO, end is not None), ("--output", output is not None)):
-        if is_given:
-            arguments.refuse(name, "cannot be combined with --group, which commits what it prints")
-
-
-def _check_latest(start: str, end: str | None, group: str | None, *, follow: bool) -> None:
-    """End the program if an option cannot be used with --latest."""
-    given = {FROM: start != "earliest", TO: end is not None}
-    for name, is_given in {**given, "--group": group is not None, "--follow": follow}.items():
-        if is_given:
-            arguments.refuse(name, "cannot be combined with --latest, which is the newest row of each key as of now")
-
-
-def _check_output(output: pathlib.Path, *, follow: bool, is_formatted: bool) -> None:
+def _check_output(output: pathlib.Path, *, is_formatted: bool) -> None:
     """End the program if the file cannot be written."""
-    _refuse_with_follow("--output", follow=follow)
     if output.suffix not in {".jsonl", ".parquet"}:
         arguments.refuse("--output", f"{str(output)!r} does not end in .jsonl or .parquet, which say the format")
     if is_formatted:
