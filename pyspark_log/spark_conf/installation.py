@@ -49,14 +49,9 @@ class SourceNotFoundWarning(UserWarning):
     """Spark looks for data sources with a Python that lacks pyspark_log."""
 
 
-def source_python(environment: Mapping[str, str]) -> str:
-    """Return the Python in which Spark looks for data sources, as its variable names it."""
-    return next((environment[name] for name in _VARIABLES if environment.get(name)), "python3")
-
-
-def is_chosen(environment: Mapping[str, str]) -> bool:
-    """Return whether a variable names the Python in which Spark looks for data sources."""
-    return any(environment.get(name) for name in _VARIABLES)
+def variable(environment: Mapping[str, str]) -> str | None:
+    """Return the variable that names the Python in which Spark looks for data sources; None: it is `python3`."""
+    return next((name for name in _VARIABLES if environment.get(name)), None)
 
 
 def lacks_package(python: str) -> bool:
@@ -74,9 +69,10 @@ def lacks_package(python: str) -> bool:
 
 def hint(environment: Mapping[str, str]) -> str:
     """Return what to do if Spark does not find the source."""
-    python = source_python(environment)
-    named = next((name for name in _VARIABLES if environment.get(name)), "")
-    why = f"{named} names it" if named else "neither PYSPARK_DRIVER_PYTHON nor PYSPARK_PYTHON is set"
+    named = variable(environment)
+    python, why = "python3", "neither PYSPARK_DRIVER_PYTHON nor PYSPARK_PYTHON is set"
+    if named is not None:
+        python, why = environment[named], f"{named} names it"
     return (
         f"Spark looks for data sources with {python!r} ({why}), and pyspark_log cannot be imported there. Before the"
         f" session starts set PYSPARK_PYTHON={sys.executable}, or activate the venv, or call"

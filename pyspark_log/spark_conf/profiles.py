@@ -52,9 +52,9 @@ def configure(builder: SparkSession.Builder, profile: str = "local") -> SparkSes
     installation.check_spark(pyspark)
     if profile not in PROFILES:
         raise InvalidInput(f"there is no profile {profile!r}; choose one of {', '.join(PROFILES)}")
-    if not installation.is_chosen(os.environ):
+    if (named := installation.variable(os.environ)) is None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
-    elif installation.lacks_package(installation.source_python(os.environ)):
+    elif installation.lacks_package(os.environ[named]):
         warnings.warn(installation.hint(os.environ), installation.SourceNotFoundWarning, stacklevel=2)
     for name, value in settings(profile).items():
         builder = builder.config(name, value)
