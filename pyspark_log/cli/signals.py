@@ -1,7 +1,7 @@
 """SIGTERM and SIGHUP end a command as Ctrl-C does: what is begun is finished or undone, and a member leaves its group.
 
 Supervisors send SIGTERM (systemd, `docker stop`, `timeout`); a terminal that closes sends SIGHUP. Ctrl-C interrupts a
-command wherever it is, and so do these, once. Only what must not be lost in between is finished first (`deferred`).
+command wherever it is, and so do these, once. Only what must not be lost in between is finished first (`interrupts`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 128 + signal.SIGINT
 _received: list[int] = []
 """Of this command. Some supervisors send a signal twice, such as `timeout`: only the first one counts."""
-_deferrals = [False]
+_allowed = [True]
 
 
 @contextlib.contextmanager
@@ -58,30 +58,17 @@ def _exit_if_received() -> None:
 
 def _receive(number: int, _: Any) -> None:
     _received.append(number)
-    if len(_received) == 1 and not _deferrals[-1]:
+    if len(_received) == 1 and _allowed[-1]:
         raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def deferred() -> Iterator[None]:
-    """Raise no `KeyboardInterrupt` at these signals, except in a block of `delivered`."""
-    with _deferrals_are(deferred=True):
-        yield
-
-
-@contextlib.contextmanager
-def delivered() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` at a signal, and at once if one was deferred."""
-    with _deferrals_are(deferred=False):
-        if _received:
+def interrupts(*, allowed: bool) -> Iterator[None]:
+    """Raise `KeyboardInterrupt` at these signals, and at once if one was deferred; or defer them, unless `allowed`."""
+    _allowed.append(allowed)
+    try:
+        if allowed and _received:
             raise KeyboardInterrupt
         yield
-
-
-@contextlib.contextmanager
-def _deferrals_are(*, deferred: bool) -> Iterator[None]:
-    _deferrals.append(deferred)
-    try:
-        yield
     finally:
-        _deferrals.pop()
+        _allowed.pop()

@@ -124,7 +124,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
         try:
             with (
                 bar(f"produce {topic}", lines.size or 0) as advance,
-                signals.deferred(),
+                signals.interrupts(allowed=False),
             ):  # what was taken from a pipe is written
                 interrupted = _write(lines, batches, batch_rows, linger_ms / 1000, advance)
         except LogError as error:
@@ -237,7 +237,7 @@ class _Lines:
         """
         if self._ended:
             return None
-        with signals.delivered():
+        with signals.interrupts(allowed=True):
             if not self._has_more(timeout):
                 return []
         return self._taken()
