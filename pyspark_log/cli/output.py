@@ -23,19 +23,18 @@ _ALWAYS = {"leader", "isr", "offset"}
 """A table leaves out a column that is empty in all rows, but for these: that nobody leads is news."""
 
 
-def show(found: Document | Documents, *lines: str, json: bool, empty: str = "none", records: bool = False) -> None:
+def show(found: Document | Documents, *, json: bool, empty: str = "none", records: bool = False) -> None:
     """Print documents as JSON if `json` is set, otherwise as text.
 
     One is a record: a line for each field, and tables below for its lists of documents. Several are a table, with
-    tables below for their lists of documents, or `records` if that is set; `empty` stands for none. `lines` are printed
-    in place of all this.
+    tables below for their lists of documents, or `records` if that is set; `empty` stands for none.
     """
     several = [found] if isinstance(found, Mapping) else found
     if json:
         print_json(*several)
     else:
         shown = _records(several) if records or isinstance(found, Mapping) else _tables(several)
-        sys.stdout.writelines(f"{line}\n" for line in lines or (shown if several else [empty]))
+        sys.stdout.writelines(f"{line}\n" for line in (shown if several else [empty]))
     sys.stdout.flush()  # whoever follows it reads it now
 
 

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Annotated, BinaryIO
 
-import msgspec
 import pyarrow as pa
 import typer
 
@@ -152,14 +151,6 @@ def _opened(file: pathlib.Path | None) -> Iterator[BinaryIO]:
     yield sys.stdin.buffer
 
 
-class Written(msgspec.Struct):
-    """The rows added to one partition. Rows of other writers may be between the first and the last."""
-
-    rows: int
-    first_offset: int
-    last_offset: int
-
-
 class Batches:
     """Decodes lines and writes the rows in batches."""
 
@@ -174,8 +165,8 @@ class Batches:
         self.bytes_pending = 0
         """The number of bytes of the current batch in memory."""
         self.lines_written = 0
-        self.written: dict[int, Written] = {}
-        """By partition."""
+        self.written: dict[int, dict[str, int]] = {}
+        """What was added to each partition. Rows of other writers may be between the first offset and the last."""
 
     @property
     def lines_pending(self) -> int:
@@ -197,8 +188,9 @@ class Batches:
         done = self._producer.send_batch(self._topic, rows).result()
         self.lines_written = self._lines_decoded
         for partition, (start, end) in done.offsets.items():
-            before = self.written.get(partition, Written(0, start, end))
-            self.written[partition] = Written(before.rows + end - start, before.first_offset, end - 1)
+            new = {"partition": partition, "rows": 0, "first_offset": start}
+            found = self.written.setdefault(partition, new)
+            found |= {"rows": found["rows"] + end - start, "last_offset": end - 1}
 
 
 class _Lines:
@@ -329,13 +321,11 @@ def _lines(count: int) -> str:
 
 
 def _print_written(topic: str, batches: Batches, *, json: bool) -> None:
-    written = sorted(batches.written.items())
-    rows = sum(each.rows for _, each in written)
-    partitions = [{"partition": partition, **msgspec.structs.asdict(each)} for partition, each in written]
-    output.show(
-        {"topic": topic, "rows": rows, "partitions": partitions},
-        f"wrote {counted(rows, 'row')} to topic {topic}",
-        json=json,
-    )
-    if written and not json:
+    partitions = [each for _, each in sorted(batches.written.items())]
+    rows = sum(each["rows"] for each in partitions)
+    if json:
+        output.show({"topic": topic, "rows": rows, "partitions": partitions}, json=True)
+        return
+    typer.echo(f"wrote {counted(rows, 'row')} to topic {topic}")
+    if partitions:
         output.show(partitions, json=False)
