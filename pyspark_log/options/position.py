@@ -1,24 +1,22 @@
-"""Positions where a read starts or ends, before they are resolved against the log, and the ranges that they make.
+"""Positions where a read starts or ends, before they are resolved against the log.
 
 In JSON, offset -1 means latest and -2 means earliest; "latest" or "earliest" instead of a topic's offsets applies to
 all partitions that it has when the read is planned. A batch read cannot start at the latest offset or end at the
 earliest. Source: Spark's `KafkaOffsetRangeLimit` and `KafkaSourceProvider`; the words for whole topics are SPARK-58774.
 
-The start and the end of a batch read must name the same partitions, and the end must not precede the start. Two offsets
-or two timestamps are compared when the options are parsed; an offset and a timestamp when the read is planned, which
-turns timestamps into offsets. Source: Spark's `KafkaSourceProvider.checkOffsetLimitValidity`.
+Each names exactly the partitions that are read, and no partition ends before it starts: this is checked when the read
+is planned, which turns times into offsets (`reading/batch_read_plan.py`).
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from pyspark_log.options.value import Value, check_partition, integer, of_topics, read_topic
 from pyspark_log_coordinator.model.settings import LONG_MAX
-from pyspark_log_storage.errors import InvalidOption
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
@@ -103,15 +101,6 @@ def _read(text: str, what: str, words: Mapping[str, int]) -> tuple[PartitionNumb
     return numbers, {topic: words[word] for topic, word in whole.items()}
 
 
-def _flat(numbers: PartitionNumbers, whole_topics: Collection[str] = ()) -> dict[str, int]:
-    """Return the numbers by what they are for. A topic that is compared as a whole has none."""
-    return {
-        topic if topic in whole_topics else f"{topic}-{partition}": LATEST_OFFSET if topic in whole_topics else number
-        for topic, partitions in numbers.items()
-        for partition, number in partitions.items()
-    }
-
-
 STREAM_START = _offsets({"earliest": Earliest(), "latest": Latest(), "group": CommittedOffsets()})
 BATCH_START = _offsets({"earliest": Earliest()})
 BATCH_END = _offsets({"latest": Latest()})
@@ -139,33 +128,3 @@ def option_name(prefix: str, position: Position) -> str:
     """Return the name of the option for such a start or end; `prefix` is starting or ending."""
     suffixes: dict[type, str] = {GlobalTimestamp: "Timestamp", Timestamps: "OffsetsByTimestamp"}
     return prefix + suffixes.get(type(position), "Offsets")
-
-
-def check_range(start: Position, end: Position) -> None:
-    """Raise `InvalidOption` if both positions are of one form and do not make a range."""
-    begin, until = option_name("starting", start), option_name("ending", end)
-    match start, end:
-        case SpecificOffsets(), SpecificOffsets():
-            whole = {**start.whole_topics, **end.whole_topics}
-            begins, ends = (
-                _flat(each.offsets, whole) | dict.fromkeys(each.whole_topics, LATEST_OFFSET) for each in (start, end)
-            )
-        case ((GlobalTimestamp() | Timestamps()), (GlobalTimestamp() | Timestamps())):
-            begins, ends = _times(start, end), _times(end, start)
-        case _:
-            return
-    if apart := ", ".join(sorted(begins.keys() ^ ends.keys())[:5]):
-        message = f"options {begin} and {until} must name the same topics and partitions, but only one names {apart}"
-        raise InvalidOption(until, message)
-    for place, first in sorted(begins.items()):
-        if first > ends[place] >= 0:  # -1 and -2 stand for latest and earliest
-            where = f" for {place}" if place else ""
-            message = f"option {until} is {ends[place]}{where}, which is before {begin} ({first}); set a later end"
-            raise InvalidOption(until, message)
-
-
-def _times(position: GlobalTimestamp | Timestamps, other: GlobalTimestamp | Timestamps) -> dict[str, int]:
-    """Return the time of each partition that one of the two names."""
-    if isinstance(position, Timestamps):
-        return _flat(position.ms)
-    return dict.fromkeys(_flat(other.ms) if isinstance(other, Timestamps) else [""], position.ms)

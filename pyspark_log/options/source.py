@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark_log.options import position, value
 from pyspark_log.options.option import BATCH, REQUIRED, SOURCE, STREAM, Given, Kind, Option, Options, opt
-from pyspark_log.options.position import CommittedOffsets, Position, check_range
+from pyspark_log.options.position import CommittedOffsets, GlobalTimestamp, Position
 from pyspark_log.options.subscription import ASSIGN, COMPACTIONS, SUBSCRIBE, SUBSCRIBE_PATTERN, TOPIC_IDS, Subscription
 from pyspark_log.options.value import COUNT, boolean, choice, integer
 from pyspark_log_storage.errors import InvalidOption
@@ -70,7 +70,11 @@ class SourceOptions(Options, kinds=SOURCE):
             raise InvalidOption("minOffsetsPerTrigger", f"{message}; decrease it, or increase maxOffsetsPerTrigger")
         if isinstance(self.starting, CommittedOffsets):
             given.require(starting, SourceOptions.group_id)
-        check_range(self.starting, self.ending)
+        if isinstance(self.starting, GlobalTimestamp) and isinstance(self.ending, GlobalTimestamp):
+            first, last = self.starting.ms, self.ending.ms
+            if first > last:  # there may be no row between
+                message = f"option endingTimestamp is {last}, which is before startingTimestamp ({first})"
+                raise InvalidOption("endingTimestamp", f"{message}; set a later end")
 
     @classmethod
     def shadowed(cls, given: Given) -> list[str]:

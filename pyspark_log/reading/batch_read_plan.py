@@ -57,7 +57,7 @@ def _check_compactions(options: SourceOptions, now: Subscribed, ranges: Sequence
 
 
 def _check_order(options: SourceOptions, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]) -> None:
-    """Raise `InvalidOption` if a partition starts after its end. Two options of one form are compared by the parser."""
+    """Raise `InvalidOption` if a partition starts after its end."""
     for (topic, p), first in start.items():
         last = end[topic, p]
         if first > last:

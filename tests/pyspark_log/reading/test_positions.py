@@ -158,6 +158,9 @@ def test_a_time_that_only_rows_above_the_high_watermark_have_reached_is_not_foun
 
 BEGINS_BEHIND = {"startingOffsets": '{"t":{"0":4,"1":2,"2":0}}', "endingTimestamp": NOON_MS + 1000}
 ENDS_BEFORE = {"startingTimestamp": NOON_MS + 3000, "endingOffsets": '{"t":{"0":2,"1":2,"2":0}}'}
+BOTH_OFFSETS = {"startingOffsets": '{"t":{"0":4,"1":2,"2":0}}', "endingOffsets": '{"t":{"0":3,"1":2,"2":0}}'}
+TIMES = [f'{{"t":{{"0":{NOON_MS + each},"1":0,"2":0}}}}' for each in (3000, 1000)]
+BOTH_TIMES = dict(zip(("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"), TIMES, strict=True))
 LATEST_BEHIND = {"startingTimestamp": NOON_MS + 60_000, "endingOffsets": '{"t":{"0":5,"1":2,"2":0}}'}
 
 
@@ -166,6 +169,11 @@ LATEST_BEHIND = {"startingTimestamp": NOON_MS + 60_000, "endingOffsets": '{"t":{
     [
         (BEGINS_BEHIND, "endingTimestamp is at offset 1, which is before startingOffsets, at offset 4; set an end"),
         (ENDS_BEFORE, "endingOffsets is at offset 2, which is before startingTimestamp, at offset 3; set an end"),
+        (BOTH_OFFSETS, "endingOffsets is at offset 3, which is before startingOffsets, at offset 4; set an end"),
+        (
+            BOTH_TIMES,
+            "endingOffsetsByTimestamp is at offset 1, which is before startingOffsetsByTimestamp, at offset 3",
+        ),
         (LATEST_BEHIND, "endingOffsets is at offset 5, which is before startingTimestamp, at offset 6; set an end"),
     ],
 )
