@@ -29,12 +29,14 @@ from pyspark_log_storage.columns.schema_evolution import has_wider
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
 Extent = tuple[int, int]
 """The first offset of a partition's rows, and the one after the last."""
+Change = tuple[str, DataType, DataType]
+"""A column or a nested field, in SQL, its type in the table, and the one that its rows need."""
 
 _PREFIX = "pyspark_log.archive."
 _WIDENING = "delta.enableTypeWidening"
@@ -132,9 +134,10 @@ class ArchiveTable(NamedTuple):
     def _held(self, frame: DataFrame) -> DataFrame:
         """Return rows as the table holds them, after its columns were made as wide as these. Raises `InvalidInput`."""
         stored = self.rows(self.version()).schema
-        held = _wider(stored, frame.schema)
+        changes: list[Change] = []
+        held = _wider(stored, frame.schema, "", changes)
         assert isinstance(held, StructType)
-        for path, narrow, wide in _changed(stored, held):
+        for path, narrow, wide in changes:
             properties = self.spark.sql(f"DESCRIBE DETAIL {self.identifier}").select("properties").head()
             assert properties is not None
             where = f"table {self.name}: column {path} is {narrow.simpleString()}, and the rows have {_ddl(wide)}"
@@ -183,36 +186,29 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n", 1)[0][:500]
 
 
-def _changed(stored: DataType, wanted: DataType, path: str = "") -> Iterator[tuple[str, DataType, DataType]]:
-    """Yield the columns and nested fields that both have with other types: the path in SQL, and the two types."""
-    match stored, wanted:
-        case StructType(), StructType():
-            known = {each.name.lower(): each.dataType for each in stored}
-            for each in wanted:
-                if each.name.lower() in known:
-                    where = f"{path}.{quoted(each.name)}" if path else quoted(each.name)
-                    yield from _changed(known[each.name.lower()], each.dataType, where)
-        case ArrayType(), ArrayType():
-            yield from _changed(stored.elementType, wanted.elementType, f"{path}.element")
-        case MapType(), MapType():
-            yield from _changed(stored.keyType, wanted.keyType, f"{path}.key")
-            yield from _changed(stored.valueType, wanted.valueType, f"{path}.value")
-        case _:
-            if stored != wanted:
-                yield path, stored, wanted
+def _wider(stored: DataType, rows: DataType, path: str, changes: list[Change]) -> DataType:
+    """Return the type of `rows`, in which each column has the table's type if that is the wider one.
 
-
-def _wider(stored: DataType, rows: DataType) -> DataType:
-    """Return the type of `rows`, in which each column has the table's type if that is the wider one."""
+    Adds to `changes` what the table has to change for it; `path` is where the types are, in SQL.
+    """
     match stored, rows:
         case StructType(), StructType():
-            known = {each.name.lower(): each.dataType for each in stored}
-            kinds = [_wider(known.get(each.name.lower(), each.dataType), each.dataType) for each in rows]
-            return StructType([StructField(each.name, kind) for each, kind in zip(rows, kinds, strict=True)])
+            known, fields = {each.name.lower(): each.dataType for each in stored}, []
+            for each in rows:
+                kind = each.dataType
+                if (old := known.get(each.name.lower())) is not None:
+                    where = f"{path}.{quoted(each.name)}" if path else quoted(each.name)
+                    kind = _wider(old, kind, where, changes)
+                fields.append(StructField(each.name, kind))
+            return StructType(fields)
         case ArrayType(), ArrayType():
-            return ArrayType(_wider(stored.elementType, rows.elementType))
+            return ArrayType(_wider(stored.elementType, rows.elementType, f"{path}.element", changes))
         case MapType(), MapType():
-            return MapType(rows.keyType, _wider(stored.valueType, rows.valueType))
-        case _:
-            numbers = isinstance(stored, NumericType) and isinstance(rows, NumericType)
-            return stored if numbers and has_wider(to_arrow_type(rows), to_arrow_type(stored)) else rows
+            key = _wider(stored.keyType, rows.keyType, f"{path}.key", changes)
+            return MapType(key, _wider(stored.valueType, rows.valueType, f"{path}.value", changes))
+    numbers = isinstance(stored, NumericType) and isinstance(rows, NumericType)
+    if numbers and has_wider(to_arrow_type(rows), to_arrow_type(stored)):
+        return stored
+    if stored != rows:
+        changes.append((path, stored, rows))
+    return rows

@@ -10,6 +10,7 @@ from pyspark.sql.types import (
     FloatType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -119,9 +120,28 @@ def struct(**columns):
 def test_columns_of_a_table_are_not_made_narrower_by_narrower_rows():
     stored = struct(n=LongType(), f=DoubleType(), s=struct(n=LongType()), a=ArrayType(LongType()), t=StringType())
     rows = struct(N=IntegerType(), f=FloatType(), s=struct(n=IntegerType()), a=ArrayType(IntegerType()), u=LongType())
-    held = archive_table._wider(stored, rows)
+    changes = []
+    held = archive_table._wider(stored, rows, "", changes)
     assert held == struct(N=LongType(), f=DoubleType(), s=struct(n=LongType()), a=ArrayType(LongType()), u=LongType())
-    assert list(archive_table._changed(stored, held)) == []
+    assert changes == []
+
+
+def test_columns_of_a_table_are_made_wider_for_wider_rows_wherever_they_are():
+    stored = struct(n=IntegerType(), s=struct(n=IntegerType()), a=ArrayType(struct(f=FloatType())))
+    rows = struct(n=LongType(), s=struct(n=LongType(), new=LongType()), a=ArrayType(struct(f=DoubleType())))
+    stored.add("m", MapType(IntegerType(), IntegerType()))
+    rows.add("m", MapType(LongType(), LongType()))
+    changes = []
+    assert archive_table._wider(stored, rows, "", changes) == rows
+    numbers, fractions = (IntegerType(), LongType()), (FloatType(), DoubleType())
+    wanted = {
+        "`n`": numbers,
+        "`s`.`n`": numbers,
+        "`a`.element.`f`": fractions,
+        "`m`.key": numbers,
+        "`m`.value": numbers,
+    }
+    assert {path: types for path, *types in changes} == {path: [*types] for path, types in wanted.items()}
 
 
 class Catalog:
