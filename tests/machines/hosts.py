@@ -68,7 +68,8 @@ class Host:
     def _begin_namespaces(self) -> None:
         unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--uts", "sh", "-c"]
         mounts = [f"mkdir -p {each} && mount -t tmpfs tmpfs {each}" for each in self._private]
-        script = " && ".join([*mounts, f"hostname {self.name}", "exec sleep infinity"])
+        # SIGCHLD is ignored, so that programs that end leave no zombies: glusterd would take them for running bricks.
+        script = " && ".join([*mounts, f"hostname {self.name}", "exec env --ignore-signal=CHLD sleep infinity"])
         first = subprocess.Popen(["ip", "netns", "exec", self.name, *unshare, script])
         self._processes.append(first)
         deadline = time.monotonic() + START_SECONDS
