@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.settings import (
     AUTO_LEADER_REBALANCE_ENABLE,
     BROKER_SESSION_TIMEOUT_MS,
@@ -47,12 +46,8 @@ class ControllerSettings(msgspec.Struct, frozen=True):
     leader_imbalance_per_broker_percentage: float = LEADER_IMBALANCE_PER_BROKER_PERCENTAGE.default
 
 
-class LeadershipMoved(msgspec.Struct, frozen=True):
-    """An election: the partition's new leader, or None if no replica may lead."""
-
-    topic: str
-    partition: int
-    leader: NodeId | None
+Elections = list[tuple[str, LeaderElected]]
+"""What was elected, with the name of the topic."""
 
 
 class Controller:
@@ -68,7 +63,7 @@ class Controller:
         """The time to the next look that notices every lagging follower in time."""
         self._balanced = log.environment.monotonic()
 
-    def round(self, failed: Callable[[str, LogError], object]) -> tuple[LeadershipMoved, ...]:
+    def round(self, failed: Callable[[str, LogError], object]) -> Elections:
         """Do what is due, often nothing; return the elections that were carried out.
 
         `failed` gets the name of each topic that cannot be looked at; the others continue. Raises what reading the
@@ -77,15 +72,15 @@ class Controller:
         now = self._log.environment.monotonic()
         if len(self._log.cluster.state.nodes) == 1:
             self._looked = now
-            return ()
-        elected: list[LeadershipMoved] = []
+            return []
+        elected: Elections = []
         if self._is_look_due():
             self._looked = now
             elected += self._look(failed)
         if self._is_balance_due():
             self._balanced = now
             elected += self._balance(failed)
-        return tuple(elected)
+        return elected
 
     @property
     def is_due(self) -> bool:
@@ -107,17 +102,17 @@ class Controller:
             return min(SUSPICION_SECONDS, self._settings.session_timeout_ms / 2000, self._lag_interval_ms / 1000)
         return self._lag_interval_ms / 1000
 
-    def _look(self, failed: Callable[[str, LogError], object]) -> list[LeadershipMoved]:
+    def _look(self, failed: Callable[[str, LogError], object]) -> Elections:
         settings = self._settings
         self._log.cluster.refresh()
         self._log.probe_nodes()
         self._is_suspicious = False
         intervals_ms: list[float] = []
-        elected: list[LeadershipMoved] = []
+        elected: Elections = []
 
         def look(handle: TopicHandle) -> None:
             detector = failure_detector_of(handle, settings.session_timeout_ms)
-            elected.extend(_moves(handle, detector.consider(handle)))
+            elected.extend((handle.name, each) for each in detector.consider(handle))
             state = handle.journal.state
             # The suspicion of a node that was removed stands forever, that of a fenced one until it is unfenced.
             awaited = (node for node in state.suspects if node not in state.fenced)
@@ -130,7 +125,7 @@ class Controller:
         self._lag_interval_ms = min(intervals_ms, default=REPLICA_LAG_TIME_MAX_MS / 2)
         return elected
 
-    def _balance(self, failed: Callable[[str, LogError], object]) -> list[LeadershipMoved]:
+    def _balance(self, failed: Callable[[str, LogError], object]) -> Elections:
         partitions: dict[str, Sequence[Partition]] = {}
 
         def note(handle: TopicHandle) -> None:
@@ -138,11 +133,11 @@ class Controller:
 
         self._each(note, failed)
         found = election.imbalanced(partitions, self._settings.leader_imbalance_per_broker_percentage)
-        elected: list[LeadershipMoved] = []
+        elected: Elections = []
 
         def elect(handle: TopicHandle) -> None:
             done = handle.submit(ElectPreferred(replica_file.live(handle), found[handle.name]))
-            elected.extend(_moves(handle, done.events))
+            elected.extend((handle.name, each) for each in done.events if isinstance(each, LeaderElected))
 
         if found:
             self._each(elect, failed, sorted(found))
@@ -162,9 +157,3 @@ class Controller:
                 continue  # deleted meanwhile
             except LogError as error:
                 failed(name, error)
-
-
-def _moves(handle: TopicHandle, events: Iterable[object]) -> list[LeadershipMoved]:
-    """Return the elections among events of a topic."""
-    elections = (each for each in events if isinstance(each, LeaderElected))
-    return [LeadershipMoved(handle.name, each.partition, each.leader) for each in elections]

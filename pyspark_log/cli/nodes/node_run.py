@@ -263,9 +263,9 @@ class Watcher:
         def failed(topic: str, error: LogError) -> None:
             failures.append(f"topic {topic!r} was not watched: {error.message}")
 
-        for moved in self._controller.round(failed):
-            now = "it has no leader" if moved.leader is None else f"node {moved.leader} is now the leader"
-            typer.echo(f"topic {moved.topic}, partition {moved.partition}: {now}", err=True)
+        for topic, elected in self._controller.round(failed):
+            now = "it has no leader" if elected.leader is None else f"node {elected.leader} is now the leader"
+            typer.echo(f"topic {topic}, partition {elected.partition}: {now}", err=True)
         return False
 
 
