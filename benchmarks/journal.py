@@ -59,7 +59,7 @@ class Writer:
 
     def __init__(self, place: JournalPlace, name: str) -> None:
         self._environment = real_environment()
-        self._journal = Journal(place, "topics/t/1/journal/", topic.MACHINE, self._environment)
+        self._journal = Journal(place, "topics/t/1/journal/", topic.MACHINE)
         self._name = name
         self._batches = 0
         if not self._journal.refresh().started:
@@ -96,10 +96,11 @@ def measure_journal(folder: Path, commits: int, say: Callable[..., object]) -> l
 
     def three() -> SeveralStores:
         stores = [LocalStore(str(root)) for root in roots]
-        return SeveralStores([Member(store, str(number), "life") for number, store in enumerate(stores)])
+        members = [Member(store, str(number), "life") for number, store in enumerate(stores)]
+        return SeveralStores(members, real_environment())
 
     def one() -> OneStore:
-        return OneStore(LocalStore(str(base / "alone")))
+        return OneStore(LocalStore(str(base / "alone")), real_environment())
 
     alone, agreed = Writer(one(), "first"), Writer(three(), "first")
     lines = _compared("commit, a journal on three stores beside one", [agreed], [alone], commits, target=True)

@@ -55,7 +55,7 @@ def restore(
     marker = _mark(backup, target, environment, as_new=as_new)
     copied = _copy_files(backup, source, target, bar)
     try:
-        begin_anew.begin_anew(_states(backup, marker), OneStore(target), environment)
+        begin_anew.begin_anew(_states(backup, marker), OneStore(target, environment))
     except OutcomeUnknown as error:
         raise _refused(target, "it has a journal of another backup") from error
     return marker.cluster, copied
@@ -63,7 +63,7 @@ def restore(
 
 def _mark(backup: Backup, target: Store, environment: Environment, *, as_new: bool) -> Marker:
     """Return the target's marker; create it if there is none. Raises `InvalidOption` if the target is in use."""
-    if Journal(OneStore(target), layout.CLUSTER_JOURNAL, cluster.MACHINE, environment).refresh().cluster_id:
+    if Journal(OneStore(target, environment), layout.CLUSTER_JOURNAL, cluster.MACHINE).refresh().cluster_id:
         raise _refused(target, "there is a log already")
     marker = node.read_marker(target)
     if marker is None:

@@ -28,7 +28,7 @@ from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.inbox import Answer
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, Entry, digest
 from pyspark_log_coordinator.journal.pace import Pace
-from pyspark_log_coordinator.journal.replay import PATIENCE_MS, EntryMissing, Replay
+from pyspark_log_coordinator.journal.replay import EntryMissing, Replay
 from pyspark_log_coordinator.journal.state_machine import Machine, Outcome
 from pyspark_log_storage.decoding import IMPOSSIBLE
 from pyspark_log_storage.errors import (
@@ -41,7 +41,6 @@ from pyspark_log_storage.errors import (
 )
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.inbox import Inbox
     from pyspark_log_coordinator.journal.place import JournalPlace
 
@@ -73,16 +72,9 @@ class _Tries(msgspec.Struct):
 class Journal(Replay[S, C]):
     """One journal. Used by one thread."""
 
-    def __init__(
-        self,
-        place: JournalPlace,
-        folder: str,
-        machine: Machine[S, C],
-        environment: Environment,
-        patience_ms: int = PATIENCE_MS,
-    ) -> None:
+    def __init__(self, place: JournalPlace, folder: str, machine: Machine[S, C]) -> None:
         """`folder` holds the entries and snapshots, and ends with "/". Reads nothing yet."""
-        super().__init__(place, folder, machine, environment, patience_ms)
+        super().__init__(place, folder, machine)
         self._pace = Pace()
         self._opened = False
         """Whether the newest snapshot was loaded. If not, the next refresh starts with it."""
@@ -453,7 +445,7 @@ class Journal(Replay[S, C]):
         """
         if decided != mine and not self.entries.may_have_written:
             return False
-        deadline = self._environment.monotonic() + self._patience_ms / 1000
+        deadline = self._environment.monotonic() + self.place.patience_ms / 1000
         while True:
             try:
                 return self._is_in_the_chain(number, mine, decided)

@@ -230,7 +230,7 @@ def _read_all(
     return lists, errors, without
 
 
-def missing(nodes: JournalNodes, place: SeveralStores, environment: Environment) -> dict[str, LogError]:
+def missing(nodes: JournalNodes, place: SeveralStores) -> dict[str, LogError]:
     """Return the ids of the journal nodes that do not take part in the journals, and why."""
 
     def look(store: Store) -> None:
@@ -243,7 +243,7 @@ def missing(nodes: JournalNodes, place: SeveralStores, environment: Environment)
                 "`pyspark-log maintain`",
             )
 
-    answers = place.ask(look, environment, int(PATIENCE_SECONDS * 1000))
+    answers = place.ask(look, patience_ms=int(PATIENCE_SECONDS * 1000))
     errors = {each.store: each.error for each in answers}
     found = {}
     for position, each in enumerate(nodes.nodes):

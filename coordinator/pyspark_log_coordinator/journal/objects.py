@@ -18,9 +18,8 @@ from pyspark_log_storage.objects.envelope import is_whole, read_if_there
 from pyspark_log_storage.stores.failover import reread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import JournalPlace
     from pyspark_log_coordinator.journal.snapshot import Snapshot
     from pyspark_log_storage.stores.store import Store
@@ -58,12 +57,10 @@ class Objects:
     majority has can replace the entries before it.
     """
 
-    def __init__(self, place: JournalPlace, journal: str, environment: Environment, patience_ms: int) -> None:
+    def __init__(self, place: JournalPlace, journal: str) -> None:
         self._place = place
         self._journal = journal
         self._entries = layout.entries(journal, place.generation)
-        self._environment = environment
-        self._patience_ms = patience_ms
 
     def name(self, number: int) -> str:
         """Return the name of the snapshot of entry `number` in errors."""
@@ -82,7 +79,7 @@ class Objects:
             if not store.create(key, data):
                 reread(store, compare)
 
-        answers = self._ask(create_in, enough=self._place.is_majority)
+        answers = self._place.ask(create_in, enough=self._place.is_majority)
         self._place.require_majority(answers, f"{key} cannot be written")
 
     def read(self, number: int) -> Snapshot:
@@ -95,7 +92,7 @@ class Objects:
         def read_in(store: Store) -> Snapshot:
             return reread(store, lambda: self._decode(number, store.read(key), store))
 
-        answers = self._ask(read_in, enough=lambda answers: bool(_results(answers)), settled=self._is_hopeless)
+        answers = self._place.ask(read_in, enough=lambda answers: bool(_results(answers)), settled=self._is_hopeless)
         for result in _results(answers):
             found: Snapshot = result
             return found
@@ -111,7 +108,7 @@ class Objects:
         Of several stores a majority is asked, which knows every snapshot that entries were trimmed by; with
         `everywhere` all stores that answer within a second.
         """
-        answers = self._ask(
+        answers = self._place.ask(
             lambda store: tuple(snapshot.numbers(store, self._journal)),
             enough=None if everywhere else self._place.is_majority,
             settled=self._place.is_majority,
@@ -134,7 +131,7 @@ class Objects:
                     found.append(key)
             return found
 
-        answers = self._ask(damaged_in, settled=self._place.is_majority)
+        answers = self._place.ask(damaged_in, settled=self._place.is_majority)
         self._place.require_majority(answers, f"the journal in {self._journal} cannot be read")
         urls = [each.url for each in self._place.stores]
         return [
@@ -161,7 +158,7 @@ class Objects:
                 store.put(damage.key, good)
             return is_there
 
-        answers = self._ask(mend_in, settled=self._place.is_majority)
+        answers = self._place.ask(mend_in, settled=self._place.is_majority)
         for each in answers:
             if each.store == damage.store and each.error is not None:
                 raise each.error
@@ -169,7 +166,7 @@ class Objects:
 
     def _good(self, key: str, damaged: int) -> bytes | None:
         """Return the bytes that belong under a key of a damaged store, or None if the other stores do not tell."""
-        answers = self._ask(lambda store: read_if_there(store, key), settled=self._place.is_majority)
+        answers = self._place.ask(lambda store: read_if_there(store, key), settled=self._place.is_majority)
         others = _results([each for each in answers if each.store != damaged])
         copies = [data for data in others if data is not None and is_whole(data, key)]
         found = registers.parse(key.removeprefix(self._entries))
@@ -189,7 +186,7 @@ class Objects:
         `CorruptObject` if that snapshot is damaged.
         """
         # Mostly nothing is left to delete; then the snapshot need not be read and completed.
-        found = self._ask(lambda store: self._obsolete(store, oldest), settled=self._place.is_majority)
+        found = self._place.ask(lambda store: self._obsolete(store, oldest), settled=self._place.is_majority)
         self._place.require_majority(found, f"the journal in {self._journal} cannot be trimmed")
         if not any(_results(found)):
             return 0
@@ -206,8 +203,8 @@ class Objects:
             left, count = obsolete.get(store.url, deque()), 0
             if not self._place.certain and next(snapshot.numbers(store, self._journal), 0) < oldest:
                 return 0, False
-            end = self._environment.monotonic() + DELETING_SECONDS
-            while left and (count == 0 or self._environment.monotonic() < end):
+            end = self._place.environment.monotonic() + DELETING_SECONDS
+            while left and (count == 0 or self._place.environment.monotonic() < end):
                 store.delete(left[0])
                 left.popleft()
                 count += 1
@@ -215,7 +212,7 @@ class Objects:
 
         deleted, is_left = 0, True
         while is_left:
-            answers = self._ask(delete_in, settled=self._place.is_majority)
+            answers = self._place.ask(delete_in, settled=self._place.is_majority)
             self._place.require_majority(answers, f"the journal in {self._journal} cannot be trimmed")
             deleted += sum(count for count, _ in _results(answers))
             is_left = any(more for _, more in _results(answers))
@@ -242,14 +239,6 @@ class Objects:
         for folder, number_of in ((snapshot.folder(self._journal), snapshot.number_of), (self._entries, slot_of)):
             numbers = [(number_of(key.removeprefix(folder)), key) for key in store.list(folder)]
             yield from sorted((number, key) for number, key in numbers if number is not None)
-
-    def _ask(
-        self,
-        act: Callable[[Store], object],
-        enough: Callable[[Sequence[Answer]], bool] | None = None,
-        settled: Callable[[Sequence[Answer]], bool] | None = None,
-    ) -> list[Answer]:
-        return self._place.ask(act, self._environment, self._patience_ms, enough=enough, settled=settled)
 
     def _is_hopeless(self, answers: Sequence[Answer]) -> bool:
         """Return whether a majority has answered that it cannot give the object, however often it is asked.

@@ -19,7 +19,7 @@ from pyspark_log_coordinator.journal import paxos
 from pyspark_log_storage.errors import LogError, ObjectMissing, StoreError, StoreRefused, StoreUnavailable
 from pyspark_log_storage.objects.node import require_marker
 from pyspark_log_storage.stores.store import Store
-from pyspark_log_storage.stores.store_threads import Answer, StoreThreads
+from pyspark_log_storage.stores.store_threads import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 1.0
 """How long a store may take to answer before the others' answers are used without it."""
+
+PATIENCE_MS = 120_000
+"""How long a journal retries what a store leaves in doubt, and waits for a majority."""
 
 BACKLOG_MAX = 256
 """How many calls may wait for one store."""
@@ -50,17 +53,18 @@ class OneStore:
     """Whether every listed object can be read. Of several stores only a few may have it, which is no fault."""
     generation = 1
     majority = 1
+    patience_ms = PATIENCE_MS
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, environment: Environment) -> None:
         self.stores = (store,)
         self.url = store.url
+        self.environment = environment
 
     def ask(
         self,
         act: Callable[[Store], object],
-        environment: Environment,
-        patience_ms: int,
         *,
+        patience_ms: int | None = None,
         enough: Callable[[Sequence[Answer]], bool] | None = None,
         settled: Callable[[Sequence[Answer]], bool] | None = None,
     ) -> list[Answer]:
@@ -86,12 +90,17 @@ class SeveralStores:
 
     certain = False
 
-    def __init__(self, members: Sequence[Member], threads: StoreThreads | None = None, generation: int = 1) -> None:
+    def __init__(
+        self, members: Sequence[Member], environment: Environment, generation: int = 1, patience_ms: int = PATIENCE_MS
+    ) -> None:
         self.members = tuple(members)
         self.stores = tuple(each.store for each in members)
         self.generation = generation
         """The number of the list of stores, from 1. Each migration of the journals begins the next one."""
-        self._threads = threads or StoreThreads("journal store")
+        self.environment = environment
+        self.patience_ms = patience_ms
+        """How long to wait for a majority that does not answer."""
+        self._threads = environment.store_threads("journal store")
         self._verified: set[int] = set()
         """The stores whose last marker was the expected one."""
 
@@ -126,19 +135,19 @@ class SeveralStores:
     def ask(
         self,
         act: Callable[[Store], object],
-        environment: Environment,
-        patience_ms: int,
         *,
+        patience_ms: int | None = None,
         enough: Callable[[Sequence[Answer]], bool] | None = None,
         settled: Callable[[Sequence[Answer]], bool] | None = None,
     ) -> list[Answer]:
         """Call `act` at all stores at once, and return the answers when they are `enough` (None: all of them).
 
-        Wait `patience_ms` for stores that do not answer, but only a second once the answers of the others are
-        `settled`. The calls that were not answered may still be executed.
+        Wait `patience_ms` (None: that of the place) for stores that do not answer, but only a second once the answers
+        of the others are `settled`. The calls that were not answered may still be executed.
         """
-        asker = environment.nonce().encode()
-        deadline = environment.monotonic() + patience_ms / 1000
+        asker = self.environment.nonce().encode()
+        patience_ms = self.patience_ms if patience_ms is None else patience_ms
+        deadline = self.environment.monotonic() + patience_ms / 1000
         answers = [
             Answer(store, (asker, None), None, self.unavailable(store, f"{BACKLOG_MAX} calls wait for its answer"))
             for store in range(len(self))
@@ -147,9 +156,9 @@ class SeveralStores:
         while len(answers) < len(self) and not (enough is not None and enough(answers)):
             answer = self.next(ANSWER_SECONDS)
             if answer is None:
-                if environment.monotonic() >= deadline or (settled is not None and settled(answers)):
+                if self.environment.monotonic() >= deadline or (settled is not None and settled(answers)):
                     break
-                environment.sleep(ANSWER_SECONDS / 10)
+                self.environment.sleep(ANSWER_SECONDS / 10)
             elif answer.tag == (asker, None):
                 answers.append(answer)
         return answers

@@ -43,7 +43,6 @@ from pyspark_log_storage.objects.envelope import is_whole, read_if_there, seal, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import SeveralStores
     from pyspark_log_storage.stores.store import Store
     from pyspark_log_storage.stores.store_threads import Answer
@@ -89,13 +88,12 @@ class Registers:
     fresh_seconds = FRESH_SECONDS
     refresh_seconds = REFRESH_SECONDS
 
-    def __init__(self, place: SeveralStores, journal: str, environment: Environment, patience_ms: int) -> None:
-        """`journal`, its folder, ends with "/". `patience_ms` bounds how long a majority that is silent is asked."""
+    def __init__(self, place: SeveralStores, journal: str) -> None:
+        """`journal`, its folder, ends with "/"."""
         self._place = place
         self._journal = journal
         self._folder = entries_folder(journal, place.generation)
-        self._environment = environment
-        self._patience_ms = patience_ms
+        self._environment = place.environment
         self._process = os.getpid()
         self._leads = 0
         """The entry whose vote 0 this process may fill, once; 0 for none."""
@@ -140,11 +138,7 @@ class Registers:
             return sum(each.result is True for each in answers) >= self._place.majority
 
         settled = self._place.is_majority
-        return is_enough(
-            self._place.ask(
-                lambda store: store.exists(key), self._environment, self._patience_ms, enough=is_enough, settled=settled
-            )
-        )
+        return is_enough(self._place.ask(lambda store: store.exists(key), enough=is_enough, settled=settled))
 
     def is_followed(self, n: int) -> bool:
         """Return false: a majority has each entry."""
@@ -208,7 +202,7 @@ class Registers:
     def _list(self, act: Callable[[Store], T]) -> list[T]:
         """Return the results of `act` at a majority of the stores."""
         is_majority = self._place.is_majority
-        answers = self._place.ask(act, self._environment, self._patience_ms, enough=is_majority, settled=is_majority)
+        answers = self._place.ask(act, enough=is_majority, settled=is_majority)
         self._place.require_majority(answers, f"the journal in {self._folder} cannot be listed")
         return [each.result for each in answers if each.error is None]
 
@@ -225,7 +219,7 @@ class Registers:
         it fails, the proposal may be decided yet.
         """
         environment = self._environment
-        deadline = environment.monotonic() + self._patience_ms / 1000
+        deadline = environment.monotonic() + self._place.patience_ms / 1000
         backoff = _BACKOFF_SECONDS_MIN
         failures = failures or _Failures(self.name(n), self._place, attempt.own)
         self._snapshot = None

@@ -25,11 +25,7 @@ from pyspark_log_storage.decoding import IMPOSSIBLE
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, OutOfChain, StoreError
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import JournalPlace
-
-PATIENCE_MS = 120_000
-"""How long a journal retries what a store leaves in doubt."""
 
 
 class EntryMissing(CorruptObject):
@@ -39,19 +35,11 @@ class EntryMissing(CorruptObject):
 class Replay(Generic[S, C]):
     """The state after an entry, and access to the stored objects with which it continues."""
 
-    def __init__(
-        self,
-        place: JournalPlace,
-        folder: str,
-        machine: Machine[S, C],
-        environment: Environment,
-        patience_ms: int = PATIENCE_MS,
-    ) -> None:
+    def __init__(self, place: JournalPlace, folder: str, machine: Machine[S, C]) -> None:
         """`folder` holds the entries and snapshots, and ends with "/". Reads nothing yet."""
         self.folder = folder
         self._machine = machine
-        self._environment = environment
-        self._patience_ms = patience_ms
+        self._environment = place.environment
         self.place = place
         self.entries = self.entries_at(place)
         self.objects = self.objects_at(place)
@@ -59,11 +47,11 @@ class Replay(Generic[S, C]):
 
     def entries_at(self, place: JournalPlace) -> EntryLog | Registers:
         if isinstance(place, OneStore):
-            return EntryLog(place, self.folder, self._environment, self._patience_ms)
-        return Registers(place, self.folder, self._environment, self._patience_ms)
+            return EntryLog(place, self.folder)
+        return Registers(place, self.folder)
 
     def objects_at(self, place: JournalPlace) -> Objects:
-        return Objects(place, self.folder, self._environment, self._patience_ms)
+        return Objects(place, self.folder)
 
     def _reset(self) -> None:
         self.state: S = self._machine.initial
@@ -81,7 +69,7 @@ class Replay(Generic[S, C]):
 
     def begin(self) -> Replay[S, C]:
         """Return another replay of the same journal, before its first entry."""
-        return Replay(self.place, self.folder, self._machine, self._environment, self._patience_ms)
+        return Replay(self.place, self.folder, self._machine)
 
     def copy(self) -> Replay[S, C]:
         """Return another replay of the same journal, after the same entry."""

@@ -25,7 +25,6 @@ from pyspark_log_storage.stores.store import is_object_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import OneStore
 
 READ_AT_ONCE = 32
@@ -39,13 +38,13 @@ class EntryLog:
     loses_cheaply = True
     """Whether to propose for a slot that is filled costs no more than to read it first."""
 
-    def __init__(self, place: OneStore, journal: str, environment: Environment, patience_ms: int) -> None:
-        """`journal` is its folder, and ends with "/". `patience_ms` bounds how long `propose` retries."""
+    def __init__(self, place: OneStore, journal: str) -> None:
+        """`journal` is its folder, and ends with "/"."""
         store = self._store = place.stores[0]
         self._journal = journal
         self._folder = f"{journal}entries/"
-        self._environment = environment
-        self._patience_ms = patience_ms
+        self._environment = place.environment
+        self._patience_ms = place.patience_ms
         is_remote = is_object_store(store)
         self.fresh_seconds = FRESH_SECONDS_REMOTE if is_remote else FRESH_SECONDS
         """For how long `propose` may go without a look at the newest entry."""

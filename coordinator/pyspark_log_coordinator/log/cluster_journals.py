@@ -78,7 +78,7 @@ class ClusterJournals:
         """Whether it is certain where the journals are."""
         self._check_due = -float("inf")
         """When to check the stores next, by the monotonic clock."""
-        self.cluster = self.cluster_at(OneStore(stores.roots[0]))
+        self.cluster = self.cluster_at(OneStore(stores.roots[0], environment))
 
     def locate(self) -> bool:
         """Look for journal nodes, unless it is certain where the journals are; return whether some were found.
@@ -135,7 +135,7 @@ class ClusterJournals:
             if is_object_store(store):
                 check_condition(store, nonce)
 
-        for answer in place.ask(try_one, self._environment, CHECK_PATIENCE_MS, settled=place.is_majority):
+        for answer in place.ask(try_one, patience_ms=CHECK_PATIENCE_MS, settled=place.is_majority):
             if isinstance(answer.error, StoreUnfit):
                 raise answer.error
         self._check_due = now + CHECK_EVERY_SECONDS
@@ -153,22 +153,22 @@ class ClusterJournals:
 
     def of_topic(self, name: str, topic_id: str) -> Journal[Topic, topic.Command]:
         """Return the journal of a topic incarnation without beginning it. Reads nothing."""
-        return Journal(self.place, layout.topic_journal(name, topic_id), topic.MACHINE, self._environment)
+        return Journal(self.place, layout.topic_journal(name, topic_id), topic.MACHINE)
 
     def of_group(self, journal_id: str) -> Journal[Group, group.Command]:
         """Return the journal of a group that the cluster knows, without beginning it. Reads nothing."""
-        return Journal(self.place, layout.group_journal(journal_id), group.MACHINE, self._environment)
+        return Journal(self.place, layout.group_journal(journal_id), group.MACHINE)
 
     def cluster_at(self, place: JournalPlace) -> Journal[Cluster, cluster.Command]:
         """Return the cluster's journal in a place. Reads nothing."""
-        return Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, self._environment)
+        return Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE)
 
     def missing_nodes(self) -> dict[NodeId, LogError]:
         """Return why journal nodes cannot take part in the journals now, by node id."""
         if self.nodes is None:
             return {}
         assert isinstance(self.place, SeveralStores)
-        return journal_nodes.missing(self.nodes, self.place, self._environment)
+        return journal_nodes.missing(self.nodes, self.place)
 
     def failures_tolerated(self, missing: Collection[NodeId]) -> int:
         """Return how many journal nodes may fail, besides the missing ones, before nothing can be read or written."""
@@ -190,7 +190,7 @@ class ClusterJournals:
         if isinstance(place, OneStore):
             return {}
         act = partial(journals_behind, newest, place.generation)
-        answers = place.ask(act, self._environment, int(journal_nodes.PATIENCE_SECONDS * 1000))
+        answers = place.ask(act, patience_ms=int(journal_nodes.PATIENCE_SECONDS * 1000))
         return {place.members[answer.store].node: answer.result for answer in answers if answer.error is None}
 
     def announce(self, former: JournalPlace | None = None) -> None:
@@ -211,7 +211,7 @@ class ClusterJournals:
         patience_ms = int(journal_nodes.PATIENCE_SECONDS * 1000)
         for place in (self.place, former):
             if isinstance(place, SeveralStores):
-                place.ask(announce_to, self._environment, patience_ms, settled=place.is_majority)
+                place.ask(announce_to, patience_ms=patience_ms, settled=place.is_majority)
 
     def place_of(self, nodes: JournalNodes) -> SeveralStores:
         """Return the place that these journal nodes form, always the same object. Raises `InvalidOption`."""
@@ -219,7 +219,6 @@ class ClusterJournals:
         if known is not None and known[0].nodes == nodes.nodes:
             return known[1]
         members = [Member(self._stores.at(member.url), member.node, member.incarnation) for member in nodes.nodes]
-        threads = self._environment.store_threads("journal store")
-        place = SeveralStores(members, threads, nodes.generation)
+        place = SeveralStores(members, self._environment, nodes.generation)
         self._generations[nodes.generation] = nodes, place
         return place

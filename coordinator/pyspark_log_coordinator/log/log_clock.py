@@ -103,7 +103,7 @@ class LogClock:
         """Return by how much the stores' clocks are ahead, sorted; none if they have none; None if none answers."""
         place, read = self._place(), self._environment.store_clock
         assert read is not None
-        answers = place.ask(read, self._environment, PATIENCE_MS, settled=place.is_majority)
+        answers = place.ask(read, patience_ms=PATIENCE_MS, settled=place.is_majority)
         if not place.is_majority(answers):
             return None
         times = [answer.result for answer in answers if answer.error is None]

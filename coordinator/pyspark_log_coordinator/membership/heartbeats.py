@@ -90,5 +90,5 @@ class Heartbeats:
         """Return the results of `act` at the stores of the group's journal; none if they fail."""
         place = self._handle.journal.place
         majority = place.is_majority
-        answers = place.ask(act, self._environment, PATIENCE_MS, enough=majority, settled=majority)
+        answers = place.ask(act, patience_ms=PATIENCE_MS, enough=majority, settled=majority)
         return [each.result for each in answers if each.error is None] if majority(answers) else []

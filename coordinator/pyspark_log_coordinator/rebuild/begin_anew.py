@@ -34,7 +34,6 @@ from pyspark_log_storage.stored_fields import Count
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import JournalPlace
     from pyspark_log_coordinator.journal.state_machine import Machine
 
@@ -81,19 +80,14 @@ def _record(topic: Description) -> TopicRecord:
     return TopicRecord(state.name, state.topic_id, topic.created_ms, state.config, assignments, state.schemas)
 
 
-def begin_anew(
-    states: States,
-    place: JournalPlace,
-    environment: Environment,
-    before_last: Callable[[], object] = lambda: None,
-) -> None:
+def begin_anew(states: States, place: JournalPlace, before_last: Callable[[], object] = lambda: None) -> None:
     """Begin the journals in a place, beside files that are there, or finish what an interrupted call has begun.
 
     `before_last` is called before that of the cluster begins, and may raise. Raises `OutcomeUnknown` if there is a
     journal that another call began; `StoreError`.
     """
     journals = [
-        (Journal(place, folder, machine, environment), number, BeginJournal(machine.encode_state(state)))
+        (Journal(place, folder, machine), number, BeginJournal(machine.encode_state(state)))
         for folder, machine, number, state in states.journals()
     ]
     for position, (journal, number, command) in enumerate(journals, 1):

@@ -55,7 +55,7 @@ def rebuild(found: Survey, environment: Environment, *, journals_are_lost: bool 
     rebuild.describe()
     copies = [rebuild.complete(each) for each in found.topics]
     rebuild.renew()
-    begin_anew.begin_anew(rebuild.states(copies), rebuild.place, environment, before_last=rebuild.check_markers)
+    begin_anew.begin_anew(rebuild.states(copies), rebuild.place, before_last=rebuild.check_markers)
 
 
 class _Rebuild:
@@ -141,9 +141,9 @@ class _Rebuild:
     @property
     def place(self) -> JournalPlace:
         if self._is_at_root:
-            return OneStore(self._found.journal_stores[0])
+            return OneStore(self._found.journal_stores[0], self._environment)
         members = [Member(self._stores[each.node], each.node, each.incarnation) for each in self._journal_nodes.nodes]
-        return SeveralStores(members, generation=self._found.journals.generation)
+        return SeveralStores(members, self._environment, self._found.journals.generation)
 
     @property
     def _journal_nodes(self) -> JournalNodes:

@@ -102,7 +102,7 @@ class NodeFolder:
 
     def journal(self, environment: Environment) -> Journal[Topic, Any]:
         """Return the topic's journal, as far as it is on this store."""
-        return Journal(OneStore(self.store), layout.topic_journal(*self.folder), topic.MACHINE, environment)
+        return Journal(OneStore(self.store, environment), layout.topic_journal(*self.folder), topic.MACHINE)
 
 
 def newest_in(journal: str, remains: Iterable[str]) -> int:

@@ -152,17 +152,17 @@ class LostJournals:
                 for one in nodes
             ]
             addresses.update((each.store.url, one.url) for each, one in zip(members, nodes, strict=True))
-            return SeveralStores(members, generation=generation)
+            return SeveralStores(members, environment, generation, _PATIENCE_MS)
 
         def journal_at(place: JournalPlace) -> Journal[Cluster, cluster.Command]:
-            journal = Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, environment, _PATIENCE_MS)
+            journal = Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE)
             with contextlib.suppress(LogMoved):
                 journal.refresh()
             return journal
 
         for each in self._given:
             nodes = self._known[each.node_id]
-            place = OneStore(each.store) if nodes is None else place_of(nodes.nodes, nodes.generation)
+            place = OneStore(each.store, environment) if nodes is None else place_of(nodes.nodes, nodes.generation)
             try:
                 journal = journal_at(place)
                 while journal.has_ended:

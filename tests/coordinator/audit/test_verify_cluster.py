@@ -56,7 +56,7 @@ def test_the_topics_that_a_cluster_restored_from_an_old_copy_does_not_know_are_n
 
 def test_a_producer_whose_batches_do_not_rise_is_named(topic):
     lenient = msgspec.structs.replace(topic_module.MACHINE, decide=lambda _, events, __: events)
-    journal = Journal(topic.log.journals.place, f"{topic.folder}journal/", lenient, topic.log.environment)
+    journal = Journal(topic.log.journals.place, f"{topic.folder}journal/", lenient)
     journal.submit([BatchSequenced(ProducerClaim("q", "q", "r", 3), 0, "all", (), 0)])
     found = finding(topic)
     assert said(found) == f"journal entry {journal.number}: producer 'q' wrote batch 3 after 12"

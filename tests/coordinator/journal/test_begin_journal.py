@@ -22,7 +22,7 @@ CLUSTER = Cluster(cluster_id="c", nodes={"0": Node("0", AT_THE_ROOT, "", "i")})
 
 
 def journal(machine, store):
-    return Journal(OneStore(store), "j/", machine, fake_environment())
+    return Journal(OneStore(store, fake_environment()), "j/", machine)
 
 
 @pytest.mark.parametrize(

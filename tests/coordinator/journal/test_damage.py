@@ -64,7 +64,7 @@ def test_a_snapshot_of_an_impossible_state_is_corrupt(store, monkeypatch):
     machine = msgspec.structs.replace(MACHINE, check=check)
     opened = open_list(store)
     with pytest.raises(CorruptObject, match="it has too many items"):
-        Journal(opened.place, FOLDER, machine, fake_environment()).refresh()
+        Journal(opened.place, FOLDER, machine).refresh()
 
 
 def test_a_command_after_which_the_state_would_be_impossible_is_an_error_and_writes_nothing(store):
@@ -72,7 +72,7 @@ def test_a_command_after_which_the_state_would_be_impossible_is_an_error_and_wri
         raise ValueError("it has too many items")
 
     opened = open_list(store)
-    journal = Journal(opened.place, FOLDER, msgspec.structs.replace(MACHINE, check=check), fake_environment())
+    journal = Journal(opened.place, FOLDER, msgspec.structs.replace(MACHINE, check=check))
     with pytest.raises(CorruptObject, match="it has too many items"):
         add(journal, "book")
     assert open_list(another(store)).refresh().items == ()

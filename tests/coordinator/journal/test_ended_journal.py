@@ -1,5 +1,6 @@
 """A journal that ends, because it goes on at other stores, while processes write, trim and are suspended."""
 
+import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal.journal import Journal
@@ -32,10 +33,11 @@ class EndingJournal:
     def place(self, generation):
         numbers = (3, 4, 5) if generation == 2 else (0, 1, 2)
         members = [Member(self.stores[number], str(number), f"incarnation-{number}") for number in numbers]
-        return SeveralStores(members, ShuffledThreads(), generation)
+        environment = msgspec.structs.replace(fake_environment(), store_threads=lambda _: ShuffledThreads())
+        return SeveralStores(members, environment, generation, patience_ms=10_000)
 
     def open(self, generation=1):
-        return Journal(self.place(generation), FOLDER, MACHINE, fake_environment(), 10_000)
+        return Journal(self.place(generation), FOLDER, MACHINE)
 
 
 @pytest.fixture

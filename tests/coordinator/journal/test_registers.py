@@ -39,7 +39,8 @@ class Stores:
         connections = [TroubledStore(store) for store in self.inner]
         joined = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(connections)]
         calls = ShuffledThreads(seed)
-        slots = Registers(SeveralStores(joined, calls), JOURNAL, fake_environment(), PATIENCE_MS)
+        environment = msgspec.structs.replace(fake_environment(), store_threads=lambda _: calls)
+        slots = Registers(SeveralStores(joined, environment, patience_ms=PATIENCE_MS), JOURNAL)
         slots.stores, slots.calls = connections, calls
         return slots
 
@@ -229,7 +230,7 @@ def test_a_store_that_hangs_delays_no_process_and_threads_end_with_the_journal(s
 
     connections = [TroubledStore(stores.inner[0]), TroubledStore(stores.inner[1]), Hanging(stores.inner[2])]
     joined = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(connections)]
-    slots = Registers(SeveralStores(joined), JOURNAL, real_environment(), PATIENCE_MS)
+    slots = Registers(SeveralStores(joined, real_environment(), patience_ms=PATIENCE_MS), JOURNAL)
     began = time.monotonic()
     for n in range(1, 101):
         assert slots.propose(n, b"%d" % n) == b"%d" % n

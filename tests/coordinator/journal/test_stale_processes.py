@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.inbox import Inbox
-from pyspark_log_coordinator.journal.replay import PATIENCE_MS
+from pyspark_log_coordinator.journal.place import PATIENCE_MS
 from pyspark_log_storage.errors import OutcomeUnknown, StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import FOLDER, AddItems, ItemAdded, open_list

@@ -56,7 +56,8 @@ class Cluster:
         calls = ShuffledThreads(self._chance.getrandbits(32))
         self._calls.append(calls)
         members = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(self.stores)]
-        return Journal(SeveralStores(members, calls), FOLDER, MACHINE, fake_environment(), 10_000)
+        environment = msgspec.structs.replace(fake_environment(), store_threads=lambda _: calls)
+        return Journal(SeveralStores(members, environment, patience_ms=10_000), FOLDER, MACHINE)
 
     def finish(self):
         """Make all calls that were begun."""

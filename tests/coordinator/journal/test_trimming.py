@@ -54,8 +54,8 @@ def test_stores_that_delete_slowly_keep_no_other_call_waiting_for_long(monkeypat
     """What is left behind a trimming that takes longer than the patience is deleted by the next calls."""
     monkeypatch.setattr(objects, "DELETING_SECONDS", 0.2)
     stores = marked_stores()
-    place = SeveralStores([Member(each, str(number), f"incarnation-{number}") for number, each in enumerate(stores)])
-    journal = Journal(place, FOLDER, MACHINE, real_environment(), patience_ms=500)
+    members = [Member(each, str(number), f"incarnation-{number}") for number, each in enumerate(stores)]
+    journal = Journal(SeveralStores(members, real_environment(), patience_ms=500), FOLDER, MACHINE)
     fill(journal, 40)
     for each in stores:
         monkeypatch.setattr(each, "delete", lambda key, delete=each.delete: (time.sleep(0.02), delete(key)))

@@ -24,7 +24,7 @@ class Clocks:
         environment = msgspec.structs.replace(
             fake_environment(), now_ms=lambda: self.own, monotonic=lambda: self.seconds, store_clock=self._read
         )
-        self.clock = LogClock(environment, lambda: OneStore(MemoryStore()))
+        self.clock = LogClock(environment, lambda: OneStore(MemoryStore(), environment))
 
     def _read(self, _):
         self.asked += 1

@@ -70,5 +70,6 @@ def open_list(
     store: Store | ThreeStores, environment: Environment | None = None
 ) -> Journal[ItemList, AddItems | EndJournal]:
     """Return the journal as a new process sees it."""
-    place: JournalPlace = store.place() if isinstance(store, ThreeStores) else OneStore(store)
-    return Journal(place, FOLDER, MACHINE, environment or fake_environment())
+    environment = environment or fake_environment()
+    place: JournalPlace = store.place(environment) if isinstance(store, ThreeStores) else OneStore(store, environment)
+    return Journal(place, FOLDER, MACHINE)

@@ -3,6 +3,9 @@
 import contextlib
 from collections.abc import Callable, Iterator
 
+import msgspec
+
+from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.journal import journal_entry, registers
 from pyspark_log_coordinator.journal.paxos import Register, majority
 from pyspark_log_coordinator.journal.place import Member, SeveralStores
@@ -41,11 +44,12 @@ class ThreeStores:
         self.connections = [TroubledStore(store) for store in self.inner]
         self._opened: list[ShuffledThreads] = []
 
-    def place(self) -> SeveralStores:
+    def place(self, environment: Environment) -> SeveralStores:
         """Return the place of the journals, as a process sees it that has just begun."""
         joined = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(self.connections)]
-        self._opened.append(ShuffledThreads())
-        return SeveralStores(joined, self._opened[-1])
+        threads = ShuffledThreads()
+        self._opened.append(threads)
+        return SeveralStores(joined, msgspec.structs.replace(environment, store_threads=lambda _: threads))
 
     def keys(self) -> list[str]:
         """Return the keys on each of the stores, without their markers, once all that was begun is done."""
