@@ -15,9 +15,6 @@ from pyspark_log.cli import output
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark_log.options.option import Option
-
-T = TypeVar("T")
 Command = TypeVar("Command", bound="Callable[..., None]")
 
 EPILOGS: dict[object, str] = {}
@@ -99,14 +96,6 @@ def check_key_separator(separator: str | None, form: Format) -> None:
         refuse("--key-separator", "it is empty; expected at least one character")
     if separator is not None and form is Format.JSON:
         refuse("--key-separator", "it applies to text lines only; in JSON lines the key is a field")
-
-
-def read_as(option: Option[T], text: str, name: str) -> T:
-    """Return the value of `text` for an option of the sink. End the program if it is invalid."""
-    try:
-        return option.value.read(text.strip())
-    except ValueError as error:
-        refuse(name, f"{text!r}: {error}; expected {option.value.takes}")
 
 
 def settings(pairs: list[str] | None, example: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, Literal
 
 import pyarrow as pa
 import typer
@@ -26,11 +26,11 @@ from pyspark_log.cli.output import bar
 from pyspark_log.clients.producer import Producer
 from pyspark_log.documents.text import counted
 from pyspark_log.opening import open_log
-from pyspark_log.options import SinkOptions
 from pyspark_log.writing import row_lines
 from pyspark_log.writing.destination import is_typed
 from pyspark_log_coordinator.model import settings
 from pyspark_log_storage.errors import InvalidRecord, LogError, OutcomeUnknown
+from pyspark_log_storage.files.row_files import Compression
 from pyspark_log_storage.names import check_topic
 
 LINE_BYTES_PER_ROW_BYTE = 8
@@ -66,10 +66,17 @@ def produce(  # noqa: PLR0913  # one for each option of the command
         Format, typer.Option("--format", help="Format of a line: text is a value, json is an object (see below).")
     ] = Format.TEXT,
     key_separator: arguments.KeySeparator = None,
-    acks: Annotated[str, typer.Option(metavar="all|1|0", help="Replicas that must have a batch, as in Kafka.")] = "all",
+    acks: Annotated[
+        Literal["all", "-1", "1", "0"],
+        typer.Option(metavar="all|1|0", case_sensitive=False, help="Replicas that must have a batch, as in Kafka."),
+    ] = "all",
     compression: Annotated[
-        str | None,
-        typer.Option(metavar="none|lz4|zstd", help="Compression of the rows (default: as set for the topic)."),
+        Compression | None,
+        typer.Option(
+            metavar="none|lz4|zstd",
+            case_sensitive=False,
+            help="Compression of the rows (default: as set for the topic).",
+        ),
     ] = None,
     batch_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of rows in a batch.")] = 100_000,
     linger_ms: Annotated[
@@ -97,12 +104,11 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     arguments.check_key_separator(key_separator, form)
 
     options: dict[str, object] = {
-        "acks": arguments.read_as(SinkOptions.acks, acks, "--acks"),
+        "acks": acks,
+        "compression.type": compression,
         "auto.create.topics.enable": create,
         "max.request.size": settings.INT_MAX,  # the topic has a limit of its own
     }
-    if compression is not None:
-        options["compression.type"] = arguments.read_as(SinkOptions.compression, compression, "--compression")
 
     def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
         if form is Format.JSON:

@@ -91,8 +91,8 @@ def test_acks_and_compression_are_kafkas(cli, acks, compression):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("produce t --acks 2", "expected all, -1, 1 or 0"),
-        ("produce t --compression gzip", "expected none, lz4 or zstd"),
+        ("produce t --acks 2", "'2' is not one of 'all', '-1', '1', '0'"),
+        ("produce t --compression gzip", "'gzip' is not one of 'none', 'lz4', 'zstd'"),
         ("produce t --batch-rows 0", "0 is less than 1"),
         ("produce t --format xml", "'xml' is not one of 'text', 'json'"),
         ("produce t --key-separator=", "it is empty"),
