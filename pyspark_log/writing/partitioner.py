@@ -5,8 +5,8 @@ this task and batch. So a key gets the same partition as from Kafka's own partit
 
 Murmur2 consumes a key in little-endian words of four bytes, then the 0 to 3 remaining bytes. Here one step consumes
 word i of all keys that have one, in blocks of rows that fit the processor's cache. Keys of one length are a matrix and
-read in place. Short keys of several lengths are padded to one length. Other keys are sorted by their number of words,
-so that those with a word i are the end of the block. A few keys that are much longer than all others are hashed alone.
+read in place. Other keys are sorted by their number of words, so that those with a word i are the end of the block. A
+few keys that are much longer than all others are hashed alone.
 
 Source: org.apache.kafka.common.utils.Utils.murmur2 and toPositive, BuiltInPartitioner.partitionForKey.
 """
@@ -40,8 +40,6 @@ BLOCK_ROWS_MAX = 8_192
 BLOCK_BYTES_MAX = 1 << 20
 """A block of several lengths needs about five times its bytes; a longer key is a block of its own."""
 
-SHORT_KEY_BYTES = 16
-"""Keys up to this length are padded, which costs a step for each word that they might have."""
 LONG_KEY_BYTES = 256
 TOGETHER_ROWS_MIN = 64
 """Beyond LONG_KEY_BYTES a step in numpy for fewer keys than this costs more than a loop over each key."""
@@ -96,8 +94,6 @@ def murmur2(keys: pa.Array) -> NDArray[np.int32]:
             for first in range(0, len(keys), BLOCK_ROWS_MAX):
                 block = slice(first, min(first + BLOCK_ROWS_MAX, len(keys)))
                 _hash_matrix(data[offsets[block.start] : offsets[block.stop]], length, hashes[block])
-        elif int(lengths.max()) <= SHORT_KEY_BYTES:
-            _hash_short(keys, lengths, hashes)
         else:
             for first, end in _blocks(offsets):
                 _hash_block(data, offsets[first : end + 1], hashes[first:end])
@@ -177,30 +173,6 @@ def _hash_matrix(data: NDArray[np.uint8], length: int, hashes: NDArray[np.uint32
         hashes ^= word
         hashes *= M
     _finish(hashes, scratch)
-
-
-def _hash_short(keys: pa.Array, lengths: NDArray[np.int64], hashes: NDArray[np.uint32]) -> None:
-    """Fill in the hashes of keys of several lengths, none above `SHORT_KEY_BYTES`."""
-    words = max(1, -(-int(lengths.max()) // WORD_BYTES))
-    present = keys.view(pa.binary()).fill_null(b"") if keys.null_count > 0 else keys
-    text = present.view(pa.string())  # the characters do not matter: only zeros are added
-    _, _, padded = pc.ascii_rpad(text, words * WORD_BYTES, "\0").buffers()
-    matrix = np.frombuffer(padded, WORD, len(keys) * words).reshape(-1, words)
-    for first in range(0, len(keys), BLOCK_ROWS_MAX):
-        rows = slice(first, first + BLOCK_ROWS_MAX)
-        length, result = lengths[rows].astype(np.uint32), hashes[rows]
-        mixed, whole = length ^ SEED, (length >> np.uint32(WORD_SHIFT)).astype(np.uint8)
-        factor = np.where(length & np.uint32(WORD_BYTES - 1), M, np.uint32(1))
-        word, scratch, ended = np.empty((3, len(length)), np.uint32)
-        for at in range(words):
-            np.copyto(word, matrix[rows, at])
-            # A key's last word, padded with zeros, is what remains after its whole words.
-            np.bitwise_xor(mixed, word, out=ended)
-            ended *= factor
-            np.copyto(result, ended, where=whole == at)
-            _mix(mixed, word, scratch)
-        np.copyto(result, mixed, where=whole == words)
-        _finish(result, scratch)
 
 
 def _hash_block(data: NDArray[np.uint8], offsets: NDArray[np.int64], hashes: NDArray[np.uint32]) -> None:
