@@ -59,82 +59,46 @@ def typed_schema(columns: pa.Schema) -> pa.Schema:
 
 
 def decoded_columns(wanted: pa.Schema, split: Split) -> tuple[str, ...] | None:
-    """Return the columns of chunks to decode, None for all. Raises `InvalidInput` if a typed topic lacks a column."""
-    newest = schemas_of(split)[-1]
-    return _decoded_of_typed(wanted, split, newest) if schema.is_typed(newest) else _decoded_of_records(wanted)
+    """Return the columns of chunks to decode, always one that each has; None for all.
 
-
-def shaped(stored: pa.RecordBatch, wanted: pa.Schema, split: Split, offset: Offsets) -> pa.RecordBatch:
-    """Return stored rows of a split with the columns `wanted`. Raises `InvalidInput`, see `typed_rows`."""
-    rows = typed_rows if schema.is_typed(schemas_of(split)[-1]) else record_rows
-    return rows(stored, wanted, split.topic, split.partition, offset)
-
-
-def _decoded_of_records(wanted: pa.Schema) -> tuple[str, ...] | None:
-    """Return the columns of chunks to decode, always one that each has. None means all."""
-    names = set(wanted.names)
-    return None if names >= _STORED else tuple(sorted(names & {*_STORED, "headers"} | {"timestamp"}))
-
-
-def _decoded_of_typed(wanted: pa.Schema, split: Split, newest: pa.Schema) -> tuple[str, ...]:
-    """Return the columns of chunks to decode, always one at least."""
-    names = [name for name in wanted.names if name not in {"topic", "partition", "offset"}]
-    for name in names:
-        if name not in newest.names:
-            known = ", ".join((*OWN, *newest.names[:-1]))
-            raise InvalidInput(f"topic {split.topic!r}: unknown column {name!r}; the columns are {known}")
-    return tuple(sorted({*names, "timestamp"}))
-
-
-def record_rows(
-    record: pa.RecordBatch, wanted: pa.Schema, topic: str, partition: int, offset: Offsets
-) -> pa.RecordBatch:
-    """Return stored records with the columns `wanted`; `offset` are those of the rows, see `fetch`."""
-    count = record.num_rows
-    arrays = []
-    for name in wanted.names:
-        if name in record.schema.names:
-            column = record.column(name)
-            arrays.append(_null_where_empty(column) if name == "headers" else column)
-        elif name == "timestampType":
-            arrays.append(_constant(CREATE_TIME, count))
-        else:
-            position = _position(name, topic, partition, offset, count)
-            arrays.append(pa.nulls(count, COLUMNS[name]) if position is None else position)
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
-
-
-def typed_rows(
-    record: pa.RecordBatch, wanted: pa.Schema, topic: str, partition: int, offset: Offsets
-) -> pa.RecordBatch:
-    """Return stored rows of any of a typed topic's schemas with the columns `wanted`, as `record_rows` does.
-
-    Raises `InvalidInput` if the topic has evolved, and `wanted` cannot hold these rows.
+    Raises `InvalidInput` if a typed topic lacks a column.
     """
-    arrays = []
+    newest, names = schemas_of(split)[-1], set(wanted.names) - {"topic", "partition", "offset"}
+    if not schema.is_typed(newest):
+        return None if names >= _STORED else tuple(sorted(names & {*_STORED, "headers"} | {"timestamp"}))
+    if lacking := [name for name in wanted.names if name in names.difference(newest.names)]:
+        known = ", ".join((*OWN, *newest.names[:-1]))
+        raise InvalidInput(f"topic {split.topic!r}: unknown column {lacking[0]!r}; the columns are {known}")
+    return tuple(sorted(names | {"timestamp"}))
+
+
+def shaped(stored: pa.RecordBatch, wanted: pa.Schema, topic: str, partition: int, offset: Offsets) -> pa.RecordBatch:
+    """Return stored rows with the columns `wanted`; `offset` are those of the rows, see `fetch`.
+
+    Raises `InvalidInput` if a typed topic has evolved, and `wanted` cannot hold these rows.
+    """
+    is_typed, count, arrays = schema.is_typed(stored.schema), stored.num_rows, []
     try:
         for field in wanted:
-            position = _position(field.name, topic, partition, offset, record.num_rows)
-            arrays.append(column_of(record, field) if position is None else position)
+            match field.name:
+                case "offset":
+                    arrays.append(_array(pa.int64(), count, np.ascontiguousarray(each_of(offset, count))))
+                case "topic":
+                    arrays.append(_constant(topic, count))
+                case "partition":
+                    arrays.append(_constant(partition, count))
+                case "timestampType" if not is_typed:
+                    arrays.append(_constant(CREATE_TIME, count))
+                case "headers" if not is_typed:
+                    arrays.append(_null_where_empty(column_of(stored, field)))
+                case _:
+                    arrays.append(column_of(stored, field))
     except ValueError as error:
         raise InvalidInput(
             f"topic {topic!r}, partition {partition}, from offset {first_of(offset)}: {error}. The topic's columns "
             "have changed since load(); load again, with a .schema() that fits or without one, and start it again"
         ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
-
-
-def _position(name: str, topic: str, partition: int, offset: Offsets, count: int) -> pa.Array | None:
-    """Return a column that says where `count` rows are, or None for one of another name."""
-    match name:
-        case "offset":
-            return offsets(offset, count)
-        case "topic":
-            return _constant(topic, count)
-        case "partition":
-            return _constant(partition, count)
-        case _:
-            return None
 
 
 def _null_where_empty(headers: pa.ListArray) -> pa.ListArray:
@@ -152,11 +116,6 @@ def _null_where_empty(headers: pa.ListArray) -> pa.ListArray:
         return headers
     buffers = [pa.py_buffer(np.packbits(has_some, bitorder="little")), pa.py_buffer(bounds)]
     return pa.Array.from_buffers(headers.type, count, buffers, children=[headers.values])
-
-
-def offsets(given: Offsets, count: int) -> pa.Array:
-    """Return the offsets of `count` rows of `fetch`."""
-    return _array(pa.int64(), count, np.ascontiguousarray(each_of(given, count)))
 
 
 def _constant(value: int | str, count: int) -> pa.Array:

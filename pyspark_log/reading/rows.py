@@ -74,8 +74,9 @@ def read_rows(
         offsets, batch = found
         if chosen is not None:
             offsets, batch = chosen.only(offsets, batch)
-        batch = newest_rows(split, batch) if columns is None else shaped(batch, columns, split, offsets)
-        return offsets, batch
+        if columns is None:
+            return offsets, newest_rows(split, batch)
+        return offsets, shaped(batch, columns, split.topic, split.partition, offsets)
 
     # A `map` keeps none of the rows that it has returned, as a generator would.
     found = map(as_wanted, fetch(at.store_at, split, partial(_find, split, at, lost), batch_bytes_max))

@@ -23,7 +23,7 @@ from pyspark_log.cli.arguments import Format
 from pyspark_log.documents.text import counted, time_ms_of
 from pyspark_log.opening import open_log
 from pyspark_log.options.position import Earliest, GlobalTimestamp, Latest, NoMatch, Position
-from pyspark_log.reading.arrow_rows import record_rows, record_schema
+from pyspark_log.reading.arrow_rows import record_schema, shaped
 from pyspark_log.reading.fetch import BATCH_ROWS
 from pyspark_log.reading.newest_rows import check_compacted, keyed_partition
 from pyspark_log.reading.planning import Range, split_of
@@ -339,6 +339,6 @@ def _parquet(path: Path) -> Iterator[Write]:
         def write(record: pa.RecordBatch, topic: str, partition: int, offset: Offsets) -> None:
             if schema.is_typed(record.schema):
                 raise InvalidInput(f"topic {topic!r} is typed; write its rows to a .jsonl file, or read it with Spark")
-            writer.write_batch(record_rows(record, PARQUET, topic, partition, offset))
+            writer.write_batch(shaped(record, PARQUET, topic, partition, offset))
 
         yield write

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log.reading.arrow_rows import record_rows, record_schema
+from pyspark_log.reading.arrow_rows import record_schema, shaped
 from pyspark_log_storage.columns import schema
 from tests.support.plain_log import record
 
@@ -14,7 +14,7 @@ NAMELESS = {"key": "", "value": None}
 
 
 def read(stored):
-    found = record_rows(stored, record_schema(COLUMNS), "t", 0, 0)
+    found = shaped(stored, record_schema(COLUMNS), "t", 0, 0)
     found.validate(full=True)
     return found.column("headers")
 
