@@ -14,17 +14,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StructField, StructType
 
 from pyspark_log.reading.arrow_rows import COLUMNS as ARROW_COLUMNS
 from pyspark_log.reading.arrow_rows import OWN
@@ -32,19 +22,10 @@ from pyspark_log_storage.columns import column_types, schema_evolution
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-COLUMNS: dict[str, DataType] = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
-    "headers": _HEADERS,
-}
+_RECORD = StructType.fromJson(column_types.to_json(pa.schema(list(ARROW_COLUMNS.items()))))
+COLUMNS: dict[str, DataType] = {each.name: each.dataType for each in _RECORD}
 """Each column's type in Spark."""
 
 
@@ -54,20 +35,25 @@ def row_schema(*, include_headers: bool) -> StructType:
     return StructType([StructField(name, COLUMNS[name]) for name in names])
 
 
-def chosen_columns(schema: StructType) -> tuple[str, ...]:
-    """Return the selected columns. Raises `InvalidInput` for an unknown column or another type."""
+def check_records(schema: StructType) -> None:
+    """Raise `InvalidInput` if a topic of records cannot be read with a schema."""
     for field in schema:
         if field.name not in COLUMNS:
             raise InvalidInput(f"unknown column {field.name!r}; the columns are {', '.join(COLUMNS)}")
+    _check_types(schema)
+
+
+def _check_types(fields: Iterable[StructField], where: str = "") -> None:
+    """Raise `InvalidInput` for fields that are not as in `COLUMNS`."""
+    for field in fields:
         expected = COLUMNS[field.name]
         if field.dataType != expected:
             raise InvalidInput(
-                f"column '{field.name}' has type {expected.simpleString()}, not {field.dataType.simpleString()}; "
-                "remove .schema(), and cast after the read"
+                f"{where}column '{field.name}' has type {expected.simpleString()}, not "
+                f"{field.dataType.simpleString()}; remove .schema(), and cast after the read"
             )
         if not field.nullable:
-            raise InvalidInput(f"column '{field.name}' is nullable; declare it as nullable, or remove .schema()")
-    return tuple(schema.fieldNames())
+            raise InvalidInput(f"{where}column '{field.name}' is nullable; declare it as nullable, or remove .schema()")
 
 
 def typed_schema(columns: pa.Schema) -> StructType:
@@ -95,15 +81,7 @@ def check_typed(schema: StructType, columns: pa.Schema, topic: str, advice: str 
     `advice` is what to do about a column of another type.
     """
     where = f"topic {topic!r}"
-    for field in schema:
-        if field.name in OWN:
-            expected = COLUMNS[field.name]
-            if field.dataType != expected or not field.nullable:
-                raise InvalidInput(
-                    f"{where}: column '{field.name}' is {expected.simpleString()} and nullable, not "
-                    f"{field.dataType.simpleString()}{'' if field.nullable else ' not null'}; remove .schema(), or "
-                    "declare it so"
-                )
+    _check_types((field for field in schema if field.name in OWN), f"{where}: ")
     try:
         wanted = wanted_fields(schema.json())
     except InvalidRecord as error:

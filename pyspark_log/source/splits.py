@@ -22,11 +22,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from pyspark_log import opening
-from pyspark_log.reading.arrow_rows import record_schema
 from pyspark_log.reading.fetch import Split, schemas_of
 from pyspark_log.reading.rows import LogAt, Lost, read_rows
-from pyspark_log.source.row import COLUMNS, chosen_columns, wanted_fields
-from pyspark_log_storage.columns.schema import is_typed
+from pyspark_log.source.row import COLUMNS, wanted_fields
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
 from pyspark_log_storage.stores.store import is_object_store
@@ -77,11 +75,9 @@ def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.Rec
     if not isinstance(partition, SplitPartition):
         return
     url, options = partition.url, partition.options
-    newest = schemas_of(partition.split)[-1]
-    wanted = wanted_fields(schema.json()) if is_typed(newest) else record_schema(chosen_columns(schema))
     at = LogAt(opening.stores_at(url, options), partial(opening.open_log, url, options))
     lost = Lost.ERROR if partition.fail_on_data_loss else Lost.LEFT_OUT
-    yield from map(itemgetter(1), read_rows(partition.split, at, wanted, lost=lost))
+    yield from map(itemgetter(1), read_rows(partition.split, at, wanted_fields(schema.json()), lost=lost))
 
 
 class _TooLargeError(Exception):

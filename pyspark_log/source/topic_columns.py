@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log.opening import open_log
-from pyspark_log.source.row import check_typed, chosen_columns, same_columns
+from pyspark_log.source.row import check_records, check_typed, same_columns
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster, UnknownTopic
 
@@ -58,7 +58,7 @@ def typed_columns(options: SourceOptions) -> tuple[str, pa.Schema] | None:
 def check_schema(wanted: StructType, options: SourceOptions) -> None:
     """Raise `InvalidInput` for an unknown column or another type than the topics have."""
     try:
-        chosen_columns(wanted)
+        check_records(wanted)
     except InvalidInput:
         found = typed_columns(options)
         if found is None:
@@ -75,7 +75,7 @@ def check_topic(wanted: StructType, topic: str, schemas: Sequence[pa.Schema]) ->
     """
     if not schema.is_typed(schemas[-1]):
         try:
-            chosen_columns(wanted)
+            check_records(wanted)
         except InvalidInput as error:
             raise InvalidInput(f"topic {topic!r} holds records of key and value: {error}; {_ALONE}") from error
         return

@@ -288,7 +288,7 @@ def test_a_projection_decodes_only_its_columns(typed, monkeypatch):
         (StructField("nope", StringType()), "topic 't': unknown column 'nope'; the columns are topic, partition"),
         (StructField("name", IntegerType()), "topic 't': column 'name' has type string, not int; if it has"),
         (StructField("name", StringType(), nullable=False), "column 'name' is nullable"),
-        (StructField("topic", IntegerType()), "column 'topic' is string and nullable, not int"),
+        (StructField("topic", IntegerType()), "column 'topic' has type string, not int"),
     ],
 )
 def test_a_schema_that_a_typed_topic_does_not_have_is_refused(typed, field, error):
