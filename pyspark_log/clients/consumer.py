@@ -401,9 +401,9 @@ class Consumer(Client):
         self._finish_unless_in_use()
 
     def _finish_unless_in_use(self) -> None:
-        if self._group is not None and not self._turn.is_mine:  # else the call that has the turn does it at its end
+        if self._group is not None and not self._turn.is_mine():  # else the call that has the turn does it at its end
             with contextlib.suppress(Busy):
-                self._turn.call(self._finish)
+                self._turn.take(self._finish)
 
     def _finish(self) -> None:
         """Close the group, whose listener may use the consumer once more."""
@@ -437,7 +437,7 @@ class Consumer(Client):
 
     def _in_turn(self, act: Callable[[], T]) -> T:
         """Return what `act` returns. Refuse a second thread, and everything after `close`."""
-        is_first = not self._turn.is_mine
+        is_first = not self._turn.is_mine()
 
         def checked() -> T:
             if is_first:  # a call that is in progress ends as it would
@@ -447,7 +447,7 @@ class Consumer(Client):
         if self._group is not None and self._process != os.getpid():
             raise InvalidInput("this Consumer was made before the process was forked; make one in each process")
         try:
-            return self._turn.call(checked)
+            return self._turn.take(checked)
         except Busy:
             self._refuse_if_closed()
             raise InvalidInput("this Consumer is in use by another thread; use one Consumer for each thread") from None

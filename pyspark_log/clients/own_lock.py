@@ -107,57 +107,39 @@ class OwnLock:
                 pass
 
 
-class OwnTurn:
+class OwnTurn(OwnLock):
     """Lets one thread in at a time. What interrupts it in its turn is refused; what it calls itself may come in."""
 
     def __init__(self, client: str) -> None:
+        super().__init__()
         self._client = client
-        self._holder: dict[None, tuple[int, bool]] = {}
-        """At most one entry, which is set and removed in one step: the thread, and whether what it calls may enter."""
+        self._lets_in = False
+        """Whether what the owner calls may come in."""
 
-    @property
-    def is_mine(self) -> bool:
-        """Whether this thread has the turn."""
-        held = self._holder.get(None)
-        return held is not None and held[0] == threading.get_ident()
-
-    def call(self, act: Callable[[], T]) -> T:
+    def take(self, act: Callable[[], T]) -> T:
         """Return what `act` returns, called in a turn.
 
         Raises `Busy` if another thread has the turn, `InvalidInput` if this thread has it and did not mean to come in.
         """
-        mine, before = (threading.get_ident(), False), self._holder.get(None)
-        if before is not None and before[0] == mine[0]:
-            if not before[1]:
-                raise InvalidInput(
-                    f"this {self._client} is in the middle of a call in this thread, which a signal handler or a "
-                    "finalizer has interrupted; it may only close it, which is done when that call ends"
-                )
-            try:
-                self._holder[None] = mine
-                return act()
-            finally:
-                self._holder[None] = before
+        if not self.is_mine():
+            return self.call(act, 0)
+        if not self._lets_in:
+            raise InvalidInput(
+                f"this {self._client} is in the middle of a call in this thread, which a signal handler or a finalizer "
+                "has interrupted; it may only close it, which is done when that call ends"
+            )
         try:
-            if self._holder.setdefault(None, mine) is not mine:
-                raise Busy
-            result = act()
-        except Busy:
-            raise
-        except BaseException:
-            self._holder.pop(None, None)
-            raise
-        else:
-            self._holder.pop(None, None)  # nothing may be called before: interrupts come after calls
-        return result
+            self._lets_in = False
+            return act()
+        finally:
+            self._lets_in = True
 
     @contextlib.contextmanager
     def calling_out(self) -> Iterator[None]:
         """Let the program come in for a block: its listener or callback is called."""
-        before = self._holder.get(None)
-        assert before is not None, "somebody has the turn"
+        before = self._lets_in
         try:
-            self._holder[None] = before[0], True
+            self._lets_in = True
             yield
         finally:
-            self._holder[None] = before
+            self._lets_in = before

@@ -185,18 +185,18 @@ class Worker(Client):
         `group.instance.id`, `NoCluster`, `LogError`, and what the runner raises. If a store does not answer, it tries
         again.
         """
-        if self._turn.is_mine:
+        if self._turn.is_mine():
             raise InvalidInput("a TaskRunner cannot poll, nor can a signal handler; return, and poll afterwards")
         if self._closed.is_set():
             raise Closed("this Worker is closed; make a new one")
         try:
-            return self._turn.call(partial(self._poll, timeout_ms))
+            return self._turn.take(partial(self._poll, timeout_ms))
         except Busy:
             raise InvalidInput("this Worker is in use by another thread; use one Worker for each thread") from None
         finally:
             if self._closed.is_set():  # looked at after the turn: `close` leaves it to whoever has the turn
                 with contextlib.suppress(Busy):
-                    self._turn.call(self._leave)
+                    self._turn.take(self._leave)
 
     def run(self) -> None:
         """Poll until the worker is closed, by another thread or by its runner. Raises what `poll` raises."""
@@ -219,9 +219,9 @@ class Worker(Client):
         If another thread polls, it does so, and this call waits for it. Called by the runner, it happens after `poll`.
         """
         self._closed.set()
-        while not self._turn.is_mine:  # else the call that this one is in the middle of does it
+        while not self._turn.is_mine():  # else the call that this one is in the middle of does it
             try:
-                self._turn.call(self._leave)
+                self._turn.take(self._leave)
             except Busy:
                 sleep(_CLOSE_SECONDS)
             else:

@@ -141,21 +141,21 @@ def in_another_thread(act):
 
 
 def test_a_turn_is_for_one_thread_and_free_after_an_exception_at_any_step():
-    for turn, error in at_each_step(lambda: OwnTurn("Consumer"), lambda turn: turn.call(lambda: len("x")), ctrl_c):
+    for turn, error in at_each_step(lambda: OwnTurn("Consumer"), lambda turn: turn.take(lambda: len("x")), ctrl_c):
         assert isinstance(error, KeyboardInterrupt)
-        assert turn.call(lambda: 1) == 1
+        assert turn.take(lambda: 1) == 1
 
     def nest():
         with pytest.raises(InvalidInput, match="this Consumer is in the middle of a call in this thread"):
-            turn.call(lambda: 1)
+            turn.take(lambda: 1)
         with turn.calling_out():
-            assert turn.call(lambda: 2) == 2
-        assert isinstance(in_another_thread(lambda: turn.call(lambda: 3)).exception(), Busy)
+            assert turn.take(lambda: 2) == 2
+        assert isinstance(in_another_thread(lambda: turn.take(lambda: 3)).exception(), Busy)
         return True
 
     turn = OwnTurn("Consumer")
-    assert turn.call(nest)
-    assert in_another_thread(lambda: turn.call(lambda: 3)).result() == 3
+    assert turn.take(nest)
+    assert in_another_thread(lambda: turn.take(lambda: 3)).result() == 3
 
 
 @pytest.mark.parametrize("before", [lambda _: None, Latch.set, lambda latch: (latch.set(), latch.clear())])
