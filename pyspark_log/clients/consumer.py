@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlia
 
 from pyspark_log.clients.consumer_group import ConsumerGroup, ConsumerRebalanceListener, SubscribedTopics
 from pyspark_log.clients.own_lock import Busy, Client, Closed, OwnTurn
-from pyspark_log.clients.reading import AssignedPartition, Reading, first_timestamp_ms
+from pyspark_log.clients.reading import AssignedPartition, Reading
 from pyspark_log.clients.records import (
     ConsumerBatch,
     ConsumerGroupMetadata,
@@ -387,7 +387,7 @@ class Consumer(Client):
             handle.partition(key.partition)  # raises if there is no such partition
             offset = offset_for_time(handle, key.partition, ms, self._options.rack)
             row = None if offset is None else first_row(handle, key.partition, offset)
-            found[key] = None if row is None else OffsetAndTimestamp(row[0], first_timestamp_ms(row[1]))
+            found[key] = None if row is None else OffsetAndTimestamp(*row)
         return found
 
     def close(self) -> None:

@@ -498,11 +498,6 @@ def values_of(column: pa.Array) -> list[bytes | None]:
     return [value if valid else None for valid, value in zip(is_valid, values, strict=True)]
 
 
-def first_timestamp_ms(batch: pa.RecordBatch) -> int:
-    """Return the timestamp of the first row, in milliseconds since 1970."""
-    return int(_microseconds(batch.column("timestamp"))[0]) // _US_PER_MS
-
-
 def _microseconds(column: pa.Array) -> NDArray[np.int64]:
     times: NDArray[np.int64] = np.frombuffer(column.buffers()[1], np.int64)
     return times[column.offset : column.offset + len(column)]

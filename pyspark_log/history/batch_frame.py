@@ -20,7 +20,7 @@ from pyspark_log.opening import open_log
 from pyspark_log.options import parse_source
 from pyspark_log.options.bounds import ms_of, options_between, without_bounds
 from pyspark_log.options.subscription import Assign
-from pyspark_log.reading.groups import offsets_at
+from pyspark_log.reading.positions import offset_for_time
 from pyspark_log.source.pinned_read import pinned
 from pyspark_log.spark_conf.installation import source_is_found
 from pyspark_log_storage.columns.column_types import RESERVED as OWN
@@ -161,8 +161,10 @@ def _resolved(
     ms = ms_of(bound)
     reached = stored.where(f.col("timestamp") >= f.timestamp_millis(f.lit(ms)))
     found: dict[int, int] = dict(reached.groupBy("partition").agg(f.min("offset")).collect())
-    in_log = offsets_at(handle, [p for p in extents if p not in found], ms)
-    return {p: min(found.get(p, in_log.get(p, high)), high) for p, (_, high) in extents.items()}
+    for p in extents.keys() - found.keys():
+        if (at := offset_for_time(handle, p, ms)) is not None:
+            found[p] = at
+    return {p: min(found.get(p, high), high) for p, (_, high) in extents.items()}
 
 
 def _is_below(offsets: Mapping[int, int]) -> Column:

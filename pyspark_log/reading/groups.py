@@ -9,7 +9,6 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow as pa
 
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log.reading.rows import first_row
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 
-US_PER_MS = 1000
 LATEST = 2**63 - 1
 
 
@@ -82,10 +80,7 @@ def oldest_unread_ms(log: Log, behind: PartitionLag) -> int | None:
         return None
     handle = log.topic(behind.topic, recent_suffices=True)  # the lag was found a moment ago
     found = first_row(handle, behind.partition, behind.unread)
-    if found is None:
-        return None
-    _, batch = found
-    return int(batch.column("timestamp").cast(pa.int64())[0].as_py()) // US_PER_MS
+    return None if found is None else found[1]
 
 
 def reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -122,13 +117,13 @@ def reset_to(
             names = ", ".join(missing)
             raise InvalidInput(f"the group has no committed offset of {names}; choose another position for it")
         return within_log(log, {key: committed[key] + shift for key in partitions})
-    if ms is None:
-        return within_log(log, dict.fromkeys(partitions, offset))
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        by_topic.setdefault(topic, []).append(number)
-    found = {topic: offsets_at(log.topic(topic), numbers, ms) for topic, numbers in by_topic.items()}
-    return within_log(log, {(topic, number): at for topic, each in found.items() for number, at in each.items()})
+    offsets: dict[tuple[str, int], int] = dict.fromkeys(partitions, offset)
+    if ms is not None:
+        handles = _handles(log, partitions)
+        for topic, number in partitions:
+            at = offset_for_time(handles[topic], number, ms)
+            offsets[topic, number] = LATEST if at is None else at
+    return within_log(log, offsets)
 
 
 def _new_offsets(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, Offset]]:
@@ -157,10 +152,3 @@ def within_log(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[tuple[s
         partition = handles[topic].partition(number)
         found[topic, number] = min(max(offset, partition.log_start), partition.high_watermark)
     return found
-
-
-def offsets_at(handle: TopicHandle, numbers: Iterable[int], ms: int) -> dict[int, int]:
-    """Return the offset of the first row of each partition at or after a time, or the end if there is none."""
-    partitions = handle.partitions
-    found = {number: offset_for_time(handle, number, ms) for number in numbers}
-    return {number: partitions[number].high_watermark if at is None else at for number, at in found.items()}

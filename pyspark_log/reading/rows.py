@@ -83,8 +83,8 @@ def read_rows(
     return found if chosen is None else filter(_has_rows, found)
 
 
-def first_row(handle: TopicHandle, number: int, offset: int) -> tuple[int, pa.RecordBatch] | None:
-    """Return the first row of a partition at or after `offset` and below the high watermark, and its offset, or None.
+def first_row(handle: TopicHandle, number: int, offset: int) -> tuple[int, int] | None:
+    """Return where the first row at or after `offset` and below the high watermark is, and its time in ms, or None.
 
     Raises what `read_rows` raises.
     """
@@ -97,7 +97,7 @@ def first_row(handle: TopicHandle, number: int, offset: int) -> tuple[int, pa.Re
     if offset >= end:
         return None
     for offsets, batch in read_rows(split_of(handle, Range(handle.name, number, offset, end)), of_handle(handle)):
-        return first_of(offsets), batch.slice(0, 1)
+        return first_of(offsets), batch.column("timestamp")[0].value // 1000  # microseconds
     return None
 
 
