@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark_log.options import check_source, parse_sink, parse_source
 from pyspark_log.spark_calls import spark_entry
 from pyspark_log.spark_conf.installation import check_spark
+from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +75,9 @@ class DefaultSource(DataSource):
         """Return a writer of a batch: `df.write`."""
         from pyspark_log.sink.writer import BatchWriter
 
-        return BatchWriter(schema, parse_sink(self.options, streaming=False), overwrite=overwrite)
+        if overwrite:
+            raise InvalidOption("mode", "mode('overwrite') would delete the log; write with mode('append')")
+        return BatchWriter(schema, parse_sink(self.options, streaming=False))
 
     @spark_entry
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001 -- Spark's signature

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import pyarrow as pa
@@ -36,7 +36,7 @@ from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.retry import retry
 from pyspark_log_storage import logs
-from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster, UnknownTopic
+from pyspark_log_storage.errors import InvalidInput, NoCluster, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,12 +68,18 @@ class StagedMessage(WriterCommitMessage):
     dead_letters: int
 
 
-class _Sink:
-    """The part that the batch and the stream writer share."""
+class _Writer:
+    """What a batch writer and a stream writer have in common.
 
-    def __init__(self, schema: StructType, options: SinkOptions, *, streaming: bool) -> None:
+    They inherit an `abort` that does nothing: Spark also calls it after `commit` raised, when an entry may exist that
+    names the files.
+    """
+
+    _streaming: ClassVar[bool]
+
+    @spark_entry
+    def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self.options = options
-        self._streaming = streaming
         self._destinations: dict[str, Destination] = {}
         self._works: tuple[RollTask, ...] = ()
         self._typed: TypedPlan | None = None
@@ -135,7 +141,9 @@ class _Sink:
         found = destination_of(handle, options.compression, row_bytes_max, options.acks)
         return msgspec.structs.replace(found, clock_offset_ms=0)  # tasks run on other machines, whose clocks are others
 
-    def stage(self, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
+    @spark_entry
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage a task's rows; runs in an executor's Python worker."""
         options, context = self.options, TaskContext.get()
         assert context is not None
         sticky = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
@@ -158,7 +166,7 @@ class _Sink:
                 stagings[1],
             )
         try:
-            for batch in batches:
+            for batch in iterator:
                 acknowledge()
                 for rows in [self._rows(batch, now_us)] if letters is None else letters.passed(batch, now_us):
                     stagings[0].add(rows)
@@ -217,7 +225,7 @@ class _Sink:
         found = self._destinations[topic] = self._destination(handle)
         return found
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
+    def _commit(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
         from pyspark_log.sink import topics
         from pyspark_log_coordinator.commit.commit import commit_staged
 
@@ -238,47 +246,27 @@ class _Sink:
             )
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(_Writer, DataSourceArrowWriter):
     """Writes a batch frame: idempotent with txnAppId and txnVersion, else a plain append."""
 
-    @spark_entry
-    def __init__(self, schema: StructType, options: SinkOptions, *, overwrite: bool) -> None:
-        if overwrite:
-            raise InvalidOption("mode", "mode('overwrite') would delete the log; write with mode('append')")
-        self._sink = _Sink(schema, options, streaming=False)
-
-    @spark_entry
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Stage a task's rows; runs in an executor's Python worker."""
-        return self._sink.stage(iterator)
+    _streaming = False
 
     @spark_entry
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what the tasks staged."""
         from pyspark_log_coordinator.model.producers import ProducerClaim
 
-        options = self._sink.options
-        claim = None
+        options, claim = self.options, None
         if options.txn_app_id is not None:
             assert options.txn_version is not None
             claim = ProducerClaim(options.txn_app_id, "", "", options.txn_version, options.txn_take_over)
-        self._sink.commit(messages, claim)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Do nothing: Spark also calls this after `commit` raised, when an entry may exist that names the files."""
+        self._commit(messages, claim)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Writes the micro-batches of a query, each exactly once."""
 
-    @spark_entry
-    def __init__(self, schema: StructType, options: SinkOptions) -> None:
-        self._sink = _Sink(schema, options, streaming=True)
-
-    @spark_entry
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Stage a task's rows; runs in an executor's Python worker."""
-        return self._sink.stage(iterator)
+    _streaming = True
 
     @spark_entry
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -291,7 +279,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "trigger(continuous=...) cannot write to pyspark_log: Spark calls no task of the sink, so no row is "
                 "written; use trigger(processingTime=...)"
             )
-        options = self._sink.options
+        options = self.options
         producer = options.txn_app_id or first.query_id
         claim = ProducerClaim(
             producer,
@@ -302,7 +290,4 @@ class StreamWriter(DataSourceStreamArrowWriter):
             follows=True,
             query_name=options.query_name,
         )
-        self._sink.commit(messages, claim)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: Spark also calls this after `commit` raised, when an entry may exist that names the files."""
+        self._commit(messages, claim)

@@ -27,7 +27,7 @@ class MeasuredSource(DefaultSource):
         return MeasuredReader(schema, parse_source(self.options, streaming=False))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        return MeasuredWriter(schema, parse_sink(self.options, streaming=False), overwrite=overwrite)
+        return MeasuredWriter(schema, parse_sink(self.options, streaming=False))
 
 
 class MeasuredReader(BatchReader):
@@ -42,7 +42,7 @@ class MeasuredReader(BatchReader):
 
 class MeasuredWriter(BatchWriter):
     def write(self, iterator: Iterator[Any]) -> Any:
-        with measured(self._sink.options.path, "write"):
+        with measured(self.options.path, "write"):
             return super().write(iterator)
 
 
