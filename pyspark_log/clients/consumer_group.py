@@ -179,7 +179,6 @@ class ConsumerGroup:
             self._member.rejoin()
 
     def subscription(self) -> set[str]:
-        """Return the topics that are wanted."""
         return set() if self._topics is None else set(self._topics.names())
 
     def unsubscribe(self) -> None:
@@ -218,7 +217,6 @@ class ConsumerGroup:
         return self._member.pause() if self._member is not None else float("inf")
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Return who the consumer is in its group."""
         instance_id = self._group.member.instance_id or None
         if self._member is None:
             return ConsumerGroupMetadata(self._group.group_id, -1, "", instance_id)
@@ -362,7 +360,6 @@ class ConsumerGroup:
     # What the group asks of a reader, see `shared_partitions`
 
     def topics(self) -> tuple[str, ...]:
-        """Return the topics that are wanted."""
         assert self._topics is not None
         names = self._topics.refresh(self._poller.topic_names)
         for name in self._topics.newly_unknown():
@@ -370,7 +367,6 @@ class ConsumerGroup:
         return names
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many partitions each topic has."""
         found = {}
         for topic in topics:
             with contextlib.suppress(UnknownTopic):
@@ -454,7 +450,6 @@ class ConsumerGroup:
             self.is_calling = was_calling
 
     def _raise_failure(self) -> None:
-        """Raise what a listener has raised."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -77,7 +77,6 @@ class OwnLock:
         self._beside: tuple[OwnLock, ...] = ()
 
     def condition(self) -> threading.Condition:
-        """Return a new condition of this lock."""
         return OwnCondition(self.lock)
 
     def beside(self, other: OwnLock) -> None:

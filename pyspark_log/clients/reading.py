@@ -85,7 +85,6 @@ class AssignedPartition:
 
     @property
     def state(self) -> Partition:
-        """The partition as it is known."""
         return self.handle.partitions[self.key.partition]
 
     @property
@@ -145,7 +144,6 @@ class AssignedPartition:
         return group.rewound(self.handle.topic_id, self.key.partition, since) is not None
 
     def seek(self, offset: int) -> None:
-        """Read from `offset` next."""
         self._offset, self._epoch = offset, NO_EPOCH
         self._fetched = self._batch = None
         self.moved()
@@ -288,7 +286,6 @@ class Reading:
         return not self.ahead and all(each.is_at_end or each.is_paused for each in self.partitions.values())
 
     def assign(self, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
-        """Read these partitions, and no others."""
         for key in list(self.partitions):
             self.remove(key)
         for key, each in partitions.items():

@@ -58,8 +58,6 @@ class _Staged(msgspec.Struct, frozen=True):
 
 
 class TopicTarget(msgspec.Struct):
-    """What the sender knows of a topic."""
-
     handle: TopicHandle
     destination: Destination
     looked: float
@@ -67,8 +65,6 @@ class TopicTarget(msgspec.Struct):
 
 
 class Sender:
-    """Writes what is in an accumulator."""
-
     def __init__(self, log: Log, housekeeper: Housekeeper, options: ProducerOptions, accumulator: Accumulator) -> None:
         self._log = log
         self._options = options

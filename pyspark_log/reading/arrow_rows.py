@@ -49,12 +49,10 @@ _KEPT_ROWS = 1024
 
 @functools.lru_cache(maxsize=8)
 def record_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """Return the schema of records with these columns."""
     return pa.schema([pa.field(name, COLUMNS[name]) for name in columns])
 
 
 def typed_schema(columns: pa.Schema) -> pa.Schema:
-    """Return the schema of the rows of a typed topic with these columns."""
     return pa.schema([*(pa.field(name, COLUMNS[name]) for name in OWN), *columns])
 
 

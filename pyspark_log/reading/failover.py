@@ -56,7 +56,6 @@ class Lane:
         return time.monotonic() < self._avoided_until
 
     def avoid(self) -> None:
-        """Remember that the store failed."""
         self._avoided_until = time.monotonic() + AVOID_SECONDS
 
     @property

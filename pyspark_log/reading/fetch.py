@@ -296,7 +296,6 @@ def _entries(
 
 
 def place_in_segment(key: str, entry: IndexEntry) -> ChunkPlace:
-    """Return a chunk, or row group, of the segment at `key`."""
     return ChunkPlace(layout.segment_file(key), entry.place(), entry.base_offset, entry.span)
 
 

@@ -26,8 +26,6 @@ LATEST = 2**63 - 1
 
 
 class PartitionLag(msgspec.Struct, frozen=True):
-    """How far a group is in a partition."""
-
     topic: str
     partition: int
     committed: int
@@ -48,7 +46,6 @@ class PartitionLag(msgspec.Struct, frozen=True):
 
 
 def lag_in(topic: str, number: int, partition: Partition, at: CommittedOffset) -> PartitionLag:
-    """Return how far a group is in a partition."""
     low, high = partition.log_start, partition.high_watermark
     unread = max(low, min(at.offset, partition.end_of_epoch(at.epoch_or(partition.leader_epoch))))
     lag = partition.rows_between(unread, high)

@@ -39,7 +39,6 @@ class Range(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return self.end - self.start
 
 

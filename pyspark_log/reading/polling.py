@@ -44,8 +44,6 @@ def pause_after(quiet: float, longest: float) -> float:
 
 
 class Poller:
-    """Finds new rows for one consumer."""
-
     def __init__(self, log: Log, longest_pause: float | None) -> None:
         """`longest_pause` is fetch.max.wait.ms in seconds, None if it was not given."""
         self._log = log
@@ -74,12 +72,10 @@ class Poller:
         return self._log.topic(name, polls=polls)
 
     def topic_names(self) -> set[str]:
-        """Return the names of all topics."""
         self.open()
         return set(self._log.topics(polls=True))
 
     def groups(self) -> set[str]:
-        """Return the names of all groups."""
         self.open()
         return set(self._log.groups())
 
@@ -99,7 +95,6 @@ class Poller:
         self._looked = now
 
     def note_rows(self) -> None:
-        """Note that there were rows."""
         self._rows = self._monotonic()
 
     def pause(self) -> float:

@@ -55,11 +55,9 @@ class Subscribed:
     """The reader's."""
 
     def topic_partitions(self) -> list[tuple[str, int]]:
-        """Return every (topic, partition), in order."""
         return [(topic, p) for topic in sorted(self.partitions) for p in self.partitions[topic]]
 
     def partition(self, topic: str, number: int) -> Partition:
-        """Return a partition's state."""
         return self.handles[topic].partitions[number]
 
 

@@ -83,7 +83,6 @@ class SourceOffset(msgspec.Struct, frozen=True, omit_defaults=True):
             )
 
     def ends(self) -> dict[TopicPartition, Position]:
-        """Return where each partition ends."""
         return {(name, p): at for name, topic in self.topics.items() for p, at in topic.end.items()}
 
     def read_to(self, key: TopicPartition) -> TopicPositions | None:

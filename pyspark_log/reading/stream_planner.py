@@ -40,16 +40,12 @@ SMALL_READ_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Plan(NamedTuple):
-    """The splits of a micro-batch."""
-
     splits: list[Split]
     is_small: bool
     """Whether the rows are so few, and so near, that the driver may read them as one split: `maxRecordsOnDriver`."""
 
 
 class StreamPlanner:
-    """Plans the micro-batches of a query."""
-
     def __init__(self, options: SourceOptions, check: Callable[[str, Sequence[pa.Schema]], None] | None = None) -> None:
         """`check` raises an error if the query cannot read a topic with these schemas, the newest last."""
         self.options = options

@@ -110,7 +110,6 @@ class DeadLetters:
         return found
 
     def _letters(self, batch: pa.RecordBatch, refused: Mapping[int, LogError], now_us: int) -> pa.RecordBatch:
-        """Return refused rows as dead letters."""
         columns = {name: batch.column(place) for place, name in enumerate(batch.schema.names)}
         rows = batch.num_rows
         if self._plan is None:

@@ -61,7 +61,6 @@ class Destination(msgspec.Struct, frozen=True):
 
     @property
     def partitions(self) -> int:
-        """The number of partitions."""
         return len(self.targets)
 
     @property

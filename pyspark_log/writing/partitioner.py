@@ -147,7 +147,6 @@ def _buffers(keys: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 
 def _blocks(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield the first row and the end of each block."""
     first, rows = 0, len(offsets) - 1
     while first < rows:
         end = min(first + BLOCK_ROWS_MAX, rows)

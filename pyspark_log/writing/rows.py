@@ -99,7 +99,6 @@ class Rows(msgspec.Struct, frozen=True):
             assert column is None or len(column) == self.record.num_rows, f"the column {name} has {len(column)} rows"
 
     def filter(self, chosen: pa.Array) -> Rows:
-        """Return the rows for which `chosen` is true."""
         columns = (self.topic, self.partition, self.keys)
         topic, partition, keys = (None if each is None else each.filter(chosen) for each in columns)
         return Rows(self.record.filter(chosen), topic, partition, self.typed, keys)

@@ -115,7 +115,6 @@ class Staging:
         return [self._files[key].close() for key in sorted(self._files, key=lambda key: key[0])]
 
     def discard(self) -> None:
-        """Discard what was staged."""
         for file in self._files.values():
             file.writer.discard()
 
@@ -142,7 +141,6 @@ class Staging:
         self._write_checked(destination, rows)
 
     def _write_checked(self, destination: Destination, rows: Rows) -> None:
-        """Write rows that were checked."""
         record, explicit = rows.record, rows.partition
         if record.num_rows == 0:
             return
@@ -229,8 +227,6 @@ class _File:
 
 
 class Begin(Protocol):
-    """Makes a staging."""
-
     def __call__(self, *, again: bool) -> Staging:
         """Return a new staging. `again`: an earlier one failed, so probe the nodes and refresh the topic first."""
 
@@ -285,7 +281,6 @@ class RetryingStaging:
             return retry(self._environment, self._policy, lambda: self._repeated().finish(), failed=error)
 
     def discard(self) -> None:
-        """Discard what was staged."""
         if self._staging is not None:
             self._staging.discard()
             self._staging = None
