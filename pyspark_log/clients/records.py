@@ -140,13 +140,17 @@ def partitions_of(given: object) -> TopicPartition | list[TopicPartition]:
 
 def offset_of(given: int) -> int:
     """Return an offset that was given as any whole number. Raises `InvalidInput` for anything else."""
+    return _whole(given, "offset", 0, "give the number of a row, or use seek_to_beginning or seek_to_end")
+
+
+def _whole(given: int, what: str, least: int, advice: str) -> int:
     try:
-        offset = operator.index(given)
+        number = operator.index(given)
     except TypeError:
-        raise InvalidInput(f"offset {given!r} is not a whole number; give the number of a row") from None
-    if offset < 0:
-        raise InvalidInput(f"offset {offset} is negative; use seek_to_beginning or seek_to_end")
-    return offset
+        raise InvalidInput(f"{what} {given!r} is not a whole number; {advice}") from None
+    if number < least:
+        raise InvalidInput(f"{what} {number} is negative; {advice}")
+    return number
 
 
 def committed_of(
@@ -162,16 +166,6 @@ def committed_of(
             str.encode(metadata)  # a half of a surrogate pair cannot be stored
         except (TypeError, UnicodeEncodeError):
             raise InvalidInput(f"the metadata of a commit is {metadata!r}; give text") from None
-        found[partition_of(key)] = OffsetAndMetadata(offset_of(offset), metadata, _epoch_of(epoch))
+        epoch = _whole(epoch, "leader epoch", NO_EPOCH, "give -1 if it is unknown")
+        found[partition_of(key)] = OffsetAndMetadata(offset_of(offset), metadata, epoch)
     return found
-
-
-def _epoch_of(given: int) -> int:
-    """Return a leader epoch that was given with an offset. Raises `InvalidInput`."""
-    try:
-        epoch = operator.index(given)
-    except TypeError:
-        raise InvalidInput(f"leader epoch {given!r} is not a whole number; give -1 if it is unknown") from None
-    if epoch < NO_EPOCH:
-        raise InvalidInput(f"leader epoch {epoch} is negative; give -1 if it is unknown")
-    return epoch

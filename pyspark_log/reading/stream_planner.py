@@ -10,7 +10,7 @@ from pyspark_log import opening
 from pyspark_log.options.position import CommittedOffsets
 from pyspark_log.reading import limits, source_offset
 from pyspark_log.reading.group_offsets import GroupOffsets
-from pyspark_log.reading.planning import compacted_since, divide, split_of
+from pyspark_log.reading.planning import compacted_since, splits
 from pyspark_log.reading.polling import longest_pause, pause_after
 from pyspark_log.reading.positions import Subscribed, report_loss, subscribed
 from pyspark_log.reading.source_offset import Position, SourceOffset, TakenRewinds, TopicPositions
@@ -168,19 +168,18 @@ class StreamPlanner:
         if end != self._new:
             self._check_repeated(handles, ranges, ended)
         self._new = None
-        parts = divide(ranges, self.options.min_partitions, self.options.max_records_per_partition)
-        splits = [split_of(handles[part.topic], part, self.options.client_rack) for part in parts]
+        found = splits(handles, ranges, self.options)
         # Reads from several buckets have time limits, and the threads that keep these serve one reader at a time.
-        are_near = not log.is_remote or all(len(split.nodes) <= 1 for split in splits)
-        return Plan(splits, is_small=are_near and self._is_small(handles, parts))
+        are_near = not log.is_remote or all(len(split.nodes) <= 1 for split in found)
+        return Plan(found, is_small=are_near and self._is_small(handles, found))
 
-    def _is_small(self, handles: Mapping[str, TopicHandle], parts: Sequence[Range]) -> bool:
+    def _is_small(self, handles: Mapping[str, TopicHandle], planned: Sequence[Split]) -> bool:
         options = self.options
         bounds = options.max_records_on_driver, options.max_records_per_partition
         rows_max = min(each for each in bounds if each is not None)
-        if (options.min_partitions or 1) > 1 or not 0 < sum(part.rows for part in parts) <= rows_max:
+        if (options.min_partitions or 1) > 1 or not 0 < sum(each.end - each.start for each in planned) <= rows_max:
             return False
-        places = [(handles[part.topic].partitions[part.partition], part.start, part.end) for part in parts]
+        places = [(handles[each.topic].partitions[each.partition], each.start, each.end) for each in planned]
         pieces = itertools.chain.from_iterable(itertools.starmap(limits.pieces_between, places))
         if sum(piece.stored_bytes for piece in pieces) > SMALL_STORED_BYTES_MAX:
             return False
