@@ -30,7 +30,7 @@ from pyspark_log_storage.errors import InvalidRecord
 from pyspark_log_storage.files.batch_check import with_first_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -136,27 +136,19 @@ def _stored_type(kind: pa.DataType) -> pa.DataType:
 
 def _sources(newest: pa.Schema, frame: pa.Schema) -> tuple[str | None, ...]:
     given = {field.name.lower(): field for field in frame}
-    sources = []
-    for field in newest:
-        source = given.pop(field.name.lower(), None)
-        if source is None and not field.nullable:
-            raise InvalidRecord(f"column '{field.name}' is not null, and the frame lacks it; add it to the frame")
+    sources = [given.pop(field.name.lower(), None) for field in newest]
+    for source, field in zip(sources, newest, strict=True):
         if source is not None and not _is_narrower_integer(source.type, field.type):
             _check_type(source.type, field.type, field.name)
-        sources.append(None if source is None else source.name)
+    _check_lacking(frame, newest)
     if given:
-        raise InvalidRecord(_unknown([each.name for each in given.values()], newest))
-    return tuple(sources)
-
-
-def _unknown(names: list[str], known: pa.Schema | pa.StructType) -> str:
-    has = column_types.ddl(known) if isinstance(known, pa.Schema) else ", ".join(field.name for field in known)
-    lacks = ("is no column", "it") if len(names) == 1 else ("are no columns", "them")
-    quoted = ", ".join(f"'{name}'" for name in names)
-    return (
-        f"there {lacks[0]} {quoted} (the columns are {has:.500}); drop {lacks[1]}, or add {lacks[1]} to the topic by a "
-        "write of Spark with mergeSchema=true"
-    )
+        lacks = ("is no column", "it") if len(given) == 1 else ("are no columns", "them")
+        quoted = ", ".join(f"'{each.name}'" for each in given.values())
+        raise InvalidRecord(
+            f"there {lacks[0]} {quoted} (the columns are {column_types.ddl(newest):.500}); drop {lacks[1]}, or add "
+            f"{lacks[1]} to the topic by a write of Spark with mergeSchema=true"
+        )
+    return tuple(None if each is None else each.name for each in sources)
 
 
 def _is_narrower_integer(source: pa.DataType, wanted: pa.DataType) -> bool:
@@ -166,45 +158,30 @@ def _is_narrower_integer(source: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _check_type(source: pa.DataType, wanted: pa.DataType, where: str) -> None:
-    """Raise `InvalidRecord` unless every value of the type can be stored as `wanted`."""
-    if source == wanted or schema_evolution.has_wider(source, wanted):
-        return
-    if pa.types.is_struct(source) and pa.types.is_struct(wanted):
-        _check_struct(source, wanted, where)
-        return
-    is_list = pa.types.is_list(source) and pa.types.is_list(wanted)
-    if is_list or (pa.types.is_map(source) and pa.types.is_map(wanted)):
-        fields = zip(children(source), children(wanted), strict=True)
-        for one, other in fields:
-            _check_type(one.type, other.type, f"{where}.{other.name}")
-        return
+    """Raise `InvalidRecord` unless the topic's column holds every value of the type as it is."""
+    cure = ", or make the topic's column wider by a write of Spark with mergeSchema=true"
+    try:
+        if schema_evolution.merge(pa.schema([(where, wanted)]), pa.schema([(where, source)])).types == [wanted]:
+            return
+    except InvalidRecord:
+        cure = ""
     raise InvalidRecord(
         f"column '{where}' is {column_types.type_name(wanted)} in the topic and {column_types.type_name(source)} in "
-        f"the frame; cast it before the write{_or_widen(source, wanted)}"
+        f"the frame; cast it before the write{cure}"
     )
 
 
-def _or_widen(source: pa.DataType, wanted: pa.DataType) -> str:
-    """Return the other cure if the topic's column can become one that holds both types; else nothing."""
-    try:
-        schema_evolution.merge(pa.schema([("c", wanted)]), pa.schema([("c", source)]))
-    except InvalidRecord:
-        return ""
-    return ", or make the topic's column wider by a write of Spark with mergeSchema=true"
-
-
-def _check_struct(source: pa.StructType, wanted: pa.StructType, where: str) -> None:
-    given = {field.name.lower(): field for field in source}
+def _check_lacking(given: Iterable[pa.Field], wanted: Iterable[pa.Field], where: str = "") -> None:
+    """Raise `InvalidRecord` if fields are lacking that must not be null, also inside of others."""
+    known = {field.name.lower(): field for field in given}
     for field in wanted:
-        path = f"{where}.{field.name}"
-        one = given.pop(field.name.lower(), None)
-        if one is None:
-            if not field.nullable:
-                raise InvalidRecord(f"column '{path}' is not null, and the frame lacks it; add it to the struct")
-            continue
-        _check_type(one.type, field.type, path)
-    if given:
-        raise InvalidRecord(_unknown([f"{where}.{each.name}" for each in given.values()], wanted))
+        one = known.get(field.name.lower())
+        if one is not None:
+            _check_lacking(children(one.type), children(field.type), f"{where}{field.name}.")
+        elif not field.nullable:
+            raise InvalidRecord(
+                f"column '{where}{field.name}' is not null, and the frame lacks it; add it to the frame"
+            )
 
 
 def typed_rows(batch: pa.RecordBatch, plan: TypedPlan, topic: str, *, now_us: int) -> Rows:

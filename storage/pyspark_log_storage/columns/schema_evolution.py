@@ -107,9 +107,9 @@ def _merged_type(current: pa.DataType, wanted: pa.DataType, where: str, *, relax
 
 
 def _same_key(current: pa.MapType, wanted: pa.MapType, *, relax: bool) -> bool:
-    """Return whether maps have the same type of keys; what in a struct may be null counts only with `relax`."""
+    """Return whether keys need no other type; what in a struct may be null counts only with `relax`."""
     one, other = current.key_type, wanted.key_type
-    return bool(one == other or (not relax and nullable(one) == nullable(other)))
+    return bool(one == other or has_wider(other, one) or (not relax and nullable(one) == nullable(other)))
 
 
 def nullable(kind: pa.DataType) -> pa.DataType:

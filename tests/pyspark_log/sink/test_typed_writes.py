@@ -114,6 +114,33 @@ def test_a_frame_that_does_not_fit_is_refused_before_a_row_is_read(typed, frame,
         write(typed, frame)
 
 
+@pytest.mark.parametrize(
+    ("topic", "frame", "error"),
+    [
+        ("m map<bigint, array<struct<a: double>>>", "M map<int, array<struct<A: float>>>", None),
+        (
+            "s struct<a: int>",
+            "s struct<a: int, b: int>",
+            "column 's' is struct<a: int> in the topic.*wider",
+        ),
+        (
+            "a array<int>",
+            "a array<bigint>",
+            "column 'a' is array<int> in the topic.*wider",
+        ),
+        ("m map<int, int>", "m map<string, int>", "column 'm' is .* cast it before the write$"),
+        ("a array<struct<b: int, c: int not null>>", "a array<struct<b: int>>", "column 'a.element.c' is not null"),
+    ],
+)
+def test_what_is_inside_a_column_must_fit_too(topic, frame, error):
+    stored = [schema.encode(schema.typed(parse(topic)))]
+    if error is None:
+        assert plan("t", stored, parse(frame), "").sources == ("M",)
+        return
+    with pytest.raises(InvalidRecord, match=f"topic 't': {error}"):
+        plan("t", stored, parse(frame), "")
+
+
 def test_the_nodes_know_a_new_column_before_a_task_writes_rows_with_it(typed):
     source(typed, topic="t", mergeSchema="true").writer(struct("id INT, extra INT"), False)
     handle = PlainLog(typed).log.topic("t")
