@@ -13,6 +13,7 @@ which they were staged, so rows of a partition keep their order. The log is used
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import threading
 from collections import Counter
@@ -24,7 +25,7 @@ import msgspec
 from pyspark_log.clients.own_lock import Busy, OwnLock
 from pyspark_log.clients.producer_batch import share_out
 from pyspark_log.writing.destination import Destination, destination_of
-from pyspark_log.writing.staging import RetryingStaging, Staging
+from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.commit.commit import Batch, commit, detect_failures
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import retry
@@ -198,15 +199,16 @@ class Sender:
             with self._log_lock:  # rows that were sent may wait for a commit longer than `send`
                 topic = self._found(request.topic, environment.monotonic() + options.max_block)
         partitions = topic.destination.partitions  # of all rows of the request, also if more are added meanwhile
+        attempts = itertools.count()
 
-        def begin(*, again: bool) -> Staging:
-            if again:
+        def attempt() -> list[StagedFile]:
+            if next(attempts):
                 with self._log_lock:
                     self._look_up(request.topic)
                     detect_failures(topic.handle, policy)
                     topic.destination = self._destination(topic.handle)
             destination = msgspec.structs.replace(topic.destination, targets=topic.destination.targets[:partitions])
-            return Staging(
+            staging = Staging(
                 self._log.store_at,
                 lambda _: destination,
                 request.topic,
@@ -215,16 +217,16 @@ class Sender:
                 sticky=self._sticky,
                 slower_seconds=options.request_timeout,
             )
+            try:
+                for batch in request.batches:
+                    staging.add(batch.rows(partitions, self._sticky % partitions, self._log.clock.offset_ms))
+                return staging.finish()
+            except BaseException:
+                staging.discard()
+                raise
 
-        staging = RetryingStaging(begin, environment, policy, kept_bytes_max=None)
         self._sticky += 1
-        try:
-            for batch in request.batches:
-                staging.add(batch.rows(partitions, self._sticky % partitions, self._log.clock.offset_ms))
-            return _Staged(request, staging.finish(), deadline, topic)
-        except BaseException:
-            staging.discard()
-            raise
+        return _Staged(request, retry(environment, policy, attempt), deadline, topic)
 
     def _commit_all(self) -> None:
         while (staged := self._staged.get()) is not None:

@@ -13,6 +13,7 @@ If the topic does not exist, the tasks create it: they know the number of the mi
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -187,12 +188,12 @@ class _Writer:
         return StagedMessage(tuple(files), swaps, query_id, run_id, 0 if letters is None else letters.count)
 
     def _staging(self, topic: str | None, sticky: int) -> RetryingStaging:
-        options, environment = self.options, real_environment()
+        options, environment, begun = self.options, real_environment(), itertools.count()
 
-        def begin(*, again: bool) -> Staging:
+        def begin() -> Staging:
             return Staging(
                 stores_at(canonical(options.path), options.storage_options),
-                functools.cache(self._destination_now) if again else self._destination_named,
+                functools.cache(self._destination_now) if next(begun) else self._destination_named,
                 topic,
                 environment=environment,
                 durable=options.acks != "0",

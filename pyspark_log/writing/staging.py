@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -226,11 +226,6 @@ class _File:
         return StagedFile(destination.name, destination.topic_id, file, tuple(failures))
 
 
-class Begin(Protocol):
-    def __call__(self, *, again: bool) -> Staging:
-        """Return a new staging. `again`: an earlier one failed, so probe the nodes and refresh the topic first."""
-
-
 class RetryingStaging:
     """Stages one task's rows, again if nodes were unreachable when they were first written.
 
@@ -239,14 +234,11 @@ class RetryingStaging:
     be kept fails instead, and Spark repeats it from its own input.
     """
 
-    def __init__(
-        self, begin: Begin, environment: Environment, policy: RetryPolicy, kept_bytes_max: int | None = KEPT_BYTES_MAX
-    ) -> None:
-        """`kept_bytes_max` None: the caller bounds the rows."""
+    def __init__(self, begin: Callable[[], Staging], environment: Environment, policy: RetryPolicy) -> None:
+        """`begin` returns a new staging. After an earlier one it probes the nodes and refreshes the topic first."""
         self._begin = begin
         self._environment = environment
         self._policy = policy
-        self._kept_bytes_max = kept_bytes_max
         self._staging: Staging | None = None
         self._kept: list[Rows] = []
         self._is_whole = True
@@ -260,13 +252,13 @@ class RetryingStaging:
             self._kept.append(rows)
         try:
             if self._staging is None:
-                self._staging = self._begin(again=False)
+                self._staging = self._begin()
             self._staging.add(rows)
         except LogError as error:
             if not self._is_whole:
                 raise
             retry(self._environment, self._policy, self._repeated, failed=error)
-        if self._kept_bytes_max is not None and self._bytes_added > self._kept_bytes_max:
+        if self._bytes_added > KEPT_BYTES_MAX:
             self._kept, self._is_whole = [], False
 
     def finish(self) -> list[StagedFile]:
@@ -288,7 +280,7 @@ class RetryingStaging:
     def _repeated(self) -> Staging:
         """Return a new staging that has taken all rows so far."""
         self.discard()
-        staging = self._staging = self._begin(again=True)
+        staging = self._staging = self._begin()
         for rows in self._kept:
             staging.add(rows)
         return staging

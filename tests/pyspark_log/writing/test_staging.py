@@ -174,19 +174,19 @@ class TwoNodes:
         for name in nodes:
             self.disk(name).broken = error
 
-    def task(self, acks="all", policy=None, **options):
+    def task(self, acks="all", policy=None):
         policy = policy or RetryPolicy()
 
-        def begin(*, again):
+        def begin():
             self.begun += 1
-            if again:
+            if self.begun > 1:
                 detect_failures(self.handle, policy)
             destination = destination_of(self.handle, None, 10**6, acks)
             return Staging(
                 self.log.store_at, lambda _: destination, "t", environment=self.log.environment, durable=True, sticky=0
             )
 
-        return RetryingStaging(begin, self.log.environment, policy, **options)
+        return RetryingStaging(begin, self.log.environment, policy)
 
     def values(self):
         """The rows, as the log has them."""
@@ -248,9 +248,10 @@ def test_retries_end_with_delivery_timeout_ms():
     assert topic.log.environment.monotonic() == 5
 
 
-def test_a_task_with_more_rows_than_it_keeps_fails():
+def test_a_task_with_more_rows_than_it_keeps_fails(monkeypatch):
+    monkeypatch.setattr("pyspark_log.writing.staging.KEPT_BYTES_MAX", 1000)
     topic = TwoNodes()
-    task = topic.task(kept_bytes_max=1000)
+    task = topic.task()
     task.add(rows(b"x" * 2000))
     topic.take_away("1", "2")
     with pytest.raises(StoreUnavailable):
