@@ -5,6 +5,7 @@ Only the cluster's journal is read to see which of them are typed, and then the 
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from pyspark_log.opening import open_log
@@ -80,16 +81,11 @@ def check_topic(wanted: StructType, topic: str, schemas: Sequence[pa.Schema]) ->
             raise InvalidInput(f"topic {topic!r} holds records of key and value: {error}; {_ALONE}") from error
         return
     *older, newest = map(schema.columns_of, schemas)
-    if not any(_is_readable(wanted, each, topic) for each in older):
-        check_typed(wanted, newest, topic, _ALONE)
-
-
-def _is_readable(wanted: StructType, columns: pa.Schema, topic: str) -> bool:
-    try:
-        check_typed(wanted, columns, topic)
-    except InvalidInput:
-        return False
-    return True
+    for columns in older:
+        with contextlib.suppress(InvalidInput):
+            check_typed(wanted, columns, topic)
+            return
+    check_typed(wanted, newest, topic, _ALONE)
 
 
 def _is_typed(log: Log, name: str) -> bool:

@@ -138,12 +138,7 @@ class Staging:
         destination = self._destination(topic)
         check_kind(destination, rows)
         check(destination, rows)
-        self._write_checked(destination, rows)
-
-    def _write_checked(self, destination: Destination, rows: Rows) -> None:
         record, explicit = rows.record, rows.partition
-        if record.num_rows == 0:
-            return
         if rows.typed is not None:
             schema_id = rows.typed.schema_id
         else:
