@@ -115,7 +115,7 @@ class Accumulator:
         return delivery
 
     def _send_late(self, batch: ProducerBatch) -> None:
-        """Add a whole batch in the middle of another call of this thread. It need not wait for room."""
+        """Add a whole batch, also in the middle of another call of this thread. It need not wait for room."""
         if self._is_closed:
             raise InvalidInput("this Producer is closed; make a new one")
         self._free -= batch.bytes
@@ -177,9 +177,7 @@ class Accumulator:
             try:
                 batch.bytes = min(batch.bytes, self._options.buffer_memory)
                 self._wait_for(batch.bytes)
-                self._free -= batch.bytes
-                self._unsettled.add(batch)
-                self._late.append(batch)
+                self._send_late(batch)
                 self._take_over()
             except BaseException:
                 self._withdraw(batch)
