@@ -106,15 +106,9 @@ class Builder(Writer):
             writer.append(*chunk.encode(rows.slice(first, chunk_rows), schema.RECORD_ID, "lz4"))
         made = writer.close()
         reference = SegmentRef(
-            name=name,
+            **msgspec.structs.asdict(made),
             holders=self._holders,
-            base_offset=made.base_offset,
-            end_offset=made.end_offset,
-            chunks=made.chunks,
-            log_bytes=made.log_bytes,
             level=LEVEL_MAX,
-            min_timestamp=made.min_timestamp,
-            max_timestamp=made.max_timestamp,
             timestamp_reached=made.max_timestamp,
         )
         staged = SequencedFile(born_name(born, nonce), self._holders, tuple(file.chunks))

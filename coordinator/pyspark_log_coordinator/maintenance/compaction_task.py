@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyspark_log_coordinator.model.partition import Keyed
 from pyspark_log_coordinator.segments.compaction_plan import Output, Source, outputs
 from pyspark_log_storage.columns.column_conversion import as_newest
 from pyspark_log_storage.columns.keys import deletes, is_in, keys_in, matched, newest
@@ -36,8 +35,8 @@ class Compacted(NamedTuple):
     """A segment that was written, and what the journal has to know of it."""
 
     file: SegmentFile
-    keyed: Keyed
     output: Output
+    cleaned_ms: int
 
 
 class _Staying(NamedTuple):
@@ -84,19 +83,17 @@ class Compactor:
             yield self._written(output, found, new_writer(output.base_offset))
 
     def _written(self, output: Output, found: Iterator[Rows], writer: ParquetSegmentWriter) -> Compacted:
-        count = tombstones = 0
+        tombstones = 0
         try:
             for batch, offsets, schema_id, epoch in found:
                 writer.append(batch, schema_id, epoch, offsets)
-                count += batch.num_rows
                 tombstones += int(deletes(batch, self._needs.columns).sum())
             done = writer.close(output.end_offset, tombstones, output.placeholder)
         except BaseException:
             writer.discard()
             raise
-        known = [self._head[number].keyed for number in output.sources if number < len(self._head)]
-        cleaned_ms = max((each.cleaned_ms for each in known if each is not None), default=0)
-        return Compacted(done, Keyed(count, tombstones, cleaned_ms, output.placeholder), output)
+        cleaned = (self._head[number].cleaned_ms for number in output.sources if number < len(self._head))
+        return Compacted(done, output, max(cleaned, default=0))
 
     def _dense_keys(self) -> Iterator[tuple[pa.Array, Offsets]]:
         """Yield the keys of the dense rows that were not deleted, and their offsets."""
@@ -110,9 +107,9 @@ class Compactor:
 
     def _staying(self, number: int, newer: pa.Array) -> _Staying:
         """Return which rows of a segment of the head stay: those without a `newer` row that are not past their time."""
-        needs, keyed = self._needs, self._head[number].keyed
-        assert keyed is not None
-        may_be_past = keyed.cleaned_ms <= needs.kept_from_ms
+        needs, segment = self._needs, self._head[number]
+        assert segment.keyed is not None
+        may_be_past = segment.cleaned_ms <= needs.kept_from_ms
         columns = needs.columns.of_live_rows if may_be_past else needs.columns.keys
         is_past: list[Flags] = []
 
@@ -126,7 +123,7 @@ class Compactor:
             stays.append(has_key & ~has_newer & (offsets >= needs.log_start))
             last = int(offsets[-1])
         stay = np.concatenate(stays) & ~np.concatenate(is_past)
-        if keyed.placeholder is not None:
+        if segment.keyed.placeholder is not None:
             stay[:] = False
         return _Staying(np.packbits(stay), len(stay), last)
 

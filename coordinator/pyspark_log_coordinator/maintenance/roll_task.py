@@ -6,7 +6,7 @@ another process was first. A node that fails is left out, and the others continu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -112,7 +112,7 @@ def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environm
     except BaseException:
         writer.discard()
         raise
-    made = SegmentRef.of(done, place.holders(), job.level, job.timestamp_reached, (job.since_ms, job.until_ms))
+    made = SegmentRef(**msgspec.structs.asdict(done), holders=place.holders(), level=job.level, **_times(job))
     return SwapSegments(job.partition, job.leader_epoch, (made,))
 
 
@@ -132,21 +132,25 @@ def _compacted(
     made = []
     for each in Compactor(rows, work).compact(new_writer):
         place = places.pop()
-        written_ms, reached = _times(job, each.output)
-        made.append(SegmentRef.of(each.file, place.holders(), job.level, reached, written_ms, each.keyed))
+        known = msgspec.structs.asdict(each.file) | _times(job, each.output) | {"cleaned_ms": each.cleaned_ms}
+        made.append(SegmentRef(holders=place.holders(), level=job.level, **known))
     replaces = tuple(each.name for each in job.segments)
     return SwapSegments(job.partition, job.leader_epoch, tuple(made), replaces)
 
 
-def _times(job: RollJob, output: Output) -> tuple[tuple[int, int], int]:
-    """Return when the first and the last row of an output's range were written, and the largest timestamp up to it."""
+def _times(job: RollJob, output: Output | None = None) -> dict[str, Any]:
+    """Return the times of the segment of a job, or of one output of its compaction; see `SegmentRef`."""
+    times = {"timestamp_reached": job.timestamp_reached, "since_ms": job.since_ms, "until_ms": job.until_ms}
+    if output is None:
+        return times
     assert job.compaction is not None
     head = [each for each in job.segments if each.keyed is not None]
     known = [head[number] for number in output.sources if number < len(head)]
-    since = known[0].since_ms if known else job.compaction.dirty_since_ms
-    if output.sources[-1] >= len(head):
-        return (since, job.until_ms), job.timestamp_reached
-    return (since, max(each.until_ms for each in known)), known[-1].timestamp_reached
+    times["since_ms"] = known[0].since_ms if known else job.compaction.dirty_since_ms
+    if output.sources[-1] < len(head):
+        times["timestamp_reached"] = known[-1].timestamp_reached
+        times["until_ms"] = max(each.until_ms for each in known)
+    return times
 
 
 class _Place:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.files.row_files import KeyedCounts, SegmentFile, StagedChunk
-from pyspark_log_storage.stored_fields import Count, Int64, SegmentName, UInt32
+from pyspark_log_storage.files.row_files import SegmentFile, StagedChunk
+from pyspark_log_storage.stored_fields import Count, Int64, UInt32
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -72,42 +72,22 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         )
 
 
-class Keyed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a keyed segment, which compaction made, has of the rows of its range.
-
-    `cleaned_ms` is when the last of them was compacted for the first time (ms, the log's clock): when that segment
-    was swapped in. `placeholder` is the offset of the one row if it is not the newest of a key: it is there only
-    because a segment has rows.
-    """
-
-    rows: Count
-    tombstones: Count
-    cleaned_ms: Int64
-    placeholder: Count | None = None
-
-
-class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+class SegmentRef(SegmentFile, frozen=True, gc=False):
     """A rolled segment: rows `[base_offset, end_offset)` of its partition. Sizes in bytes, timestamps in microseconds.
 
     `level` counts how often its rows were rewritten since the append file; nothing rewrites one of level 4, as one of
     chunks is with a row too large for Parquet. `timestamp_reached` is as in `ChunkRef`. `since_ms` is when the first
     row was sequenced (ms, the log's clock), and `until_ms` when the last one was, 0 if that is not known. A keyed
-    segment has only some of the rows.
+    segment, which compaction made, has only some of the rows; `cleaned_ms` is when the last of its range was compacted
+    for the first time (ms, the log's clock): when that segment was swapped in.
     """
 
-    name: SegmentName
     holders: tuple[Holder, ...]
-    base_offset: Count
-    end_offset: Count
-    chunks: Count
-    log_bytes: Count
     level: Count
-    min_timestamp: Int64
-    max_timestamp: Int64
     timestamp_reached: Int64
     since_ms: Int64 = 0
     until_ms: Int64 = 0
-    keyed: Keyed | None = None
+    cleaned_ms: Int64 = 0
 
     @property
     def span(self) -> int:
@@ -128,30 +108,6 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     def length(self) -> int:
         """The size in bytes, as that of a chunk."""
         return self.log_bytes
-
-    @classmethod
-    def of(
-        cls,
-        file: SegmentFile,
-        holders: tuple[Holder, ...],
-        level: int,
-        timestamp_reached: int,
-        written_ms: tuple[int, int] = (0, 0),
-        keyed: Keyed | None = None,
-    ) -> SegmentRef:
-        """Return the reference to a stored segment. `written_ms`: see `since_ms` and `until_ms`."""
-        rows = file.base_offset, file.end_offset, file.chunks, file.log_bytes
-        times = file.min_timestamp, file.max_timestamp, timestamp_reached, *written_ms
-        return cls(file.name, holders, *rows, level, *times, keyed)
-
-    @property
-    def file(self) -> SegmentFile:
-        """What its file must be."""
-        keyed = self.keyed
-        counts = None if keyed is None else KeyedCounts(keyed.rows, keyed.tombstones, keyed.placeholder)
-        times = self.min_timestamp, self.max_timestamp
-        rows = self.base_offset, self.end_offset, self.chunks, self.log_bytes
-        return SegmentFile(self.name, *rows, *times, counts)
 
     @property
     def born(self) -> int:

@@ -152,9 +152,8 @@ def past_rows(segment: SegmentRef, kept_from: int) -> int:
 
     That is as far as the journal knows: they were counted by the delete.when of then.
     """
-    keyed = segment.keyed
-    assert keyed is not None
-    return keyed.tombstones if keyed.cleaned_ms <= kept_from else 0
+    assert segment.keyed is not None
+    return segment.keyed.tombstones if segment.cleaned_ms <= kept_from else 0
 
 
 class Source(msgspec.Struct, frozen=True):

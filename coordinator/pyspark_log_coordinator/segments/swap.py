@@ -91,10 +91,8 @@ def _swapped(partition: Partition, number: int, segment: SegmentRef, now: int) -
 
     Rows that had not been compacted count as compacted now, not when that was planned.
     """
-    keyed = segment.keyed
-    if keyed is not None and segment.end_offset > partition.compacted_end:
-        keyed = msgspec.structs.replace(keyed, cleaned_ms=max(keyed.cleaned_ms, now))
-        segment = msgspec.structs.replace(segment, keyed=keyed)
+    if segment.keyed is not None and segment.end_offset > partition.compacted_end:
+        segment = msgspec.structs.replace(segment, cleaned_ms=max(segment.cleaned_ms, now))
     return SegmentsSwapped(number, segment, now)
 
 

@@ -357,5 +357,5 @@ def _entries(
             left -= min(entry.length, left)
     finally:
         moved(left)
-    transfer.check_entries(f"segment {file.key}", ref.file, entries, store.size(file.stored_key))
+    transfer.check_entries(f"segment {file.key}", ref, entries, store.size(file.stored_key))
     return entries

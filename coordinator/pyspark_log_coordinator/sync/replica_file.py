@@ -60,7 +60,7 @@ class ReplicaFile(msgspec.Struct, frozen=True):
     @property
     def expected(self) -> SegmentFile | tuple[StagedChunk, ...]:
         """What the journal says of the contents."""
-        return self.places if self.segment is None else self.segment.file
+        return self.places if self.segment is None else self.segment
 
     @property
     def partitions(self) -> frozenset[int]:

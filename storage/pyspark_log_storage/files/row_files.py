@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from pyspark_log_storage.stored_fields import Count, Int64, UInt32
+from pyspark_log_storage.stored_fields import Count, Int64, SegmentName, UInt32
 
 if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import ObjectWriter
@@ -51,16 +51,16 @@ class KeyedCounts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A finished segment: rows `[base_offset, end_offset)`, timestamps in microseconds, sizes in bytes."""
 
-    name: str
-    base_offset: int
-    end_offset: int
-    chunks: int
+    name: SegmentName
+    base_offset: Count
+    end_offset: Count
+    chunks: Count
     """How many chunks, or row groups, it has."""
-    log_bytes: int
+    log_bytes: Count
     """The length of the .log, or of the .parquet."""
-    min_timestamp: int
-    max_timestamp: int
-    keyed: KeyedCounts | None = None
+    min_timestamp: Int64
+    max_timestamp: Int64
+    keyed: KeyedCounts | None
     """Of a keyed segment, which has only some rows of its range."""
 
 

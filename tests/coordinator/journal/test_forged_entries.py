@@ -18,7 +18,7 @@ from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from tests.support.coordinator.stored_topic import StoredTopic
 from tests.support.memory_store import MemoryStore
 
-SEGMENT = SegmentRef("../../../../x", (), 0, 3, 1, 100, 1, 0, 0, 0)
+SEGMENT = SegmentRef("../../../../x", 0, 3, 1, 100, 0, 0, None, (), 1, 0)
 IMPOSSIBLE = {
     "a partition that there is not": LeaderElected(1, "0", 1, 6, ("0",)),
     "a log that starts after its end": retention.LogStartMoved(0, 99, 0),

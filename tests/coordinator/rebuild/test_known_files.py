@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.model.partition import Keyed
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.rebuild import known_files
 from pyspark_log_coordinator.rebuild.known_files import EPOCH_MARGIN, NUMBER_MARGIN, Loss, anew, cut
 from pyspark_log_coordinator.topic import integrity
+from pyspark_log_storage.files.row_files import KeyedCounts
 from tests.support.coordinator.topics import after, claim, commit, file, rolled, started
 
 NUMBER = 2 * NUMBER_MARGIN
@@ -110,7 +110,7 @@ def test_no_batch_has_seen_the_compactions_of_a_topic_that_may_have_been_compact
 def test_rows_of_a_keyed_segment_that_is_lost_are_counted_as_they_were():
     state = three_pieces()
     [segment], one = state.partitions[0].segments, state.partitions[0]
-    keyed = msgspec.structs.replace(segment, name=f"{segment.name}.parquet", keyed=Keyed(7, 0, 0))
+    keyed = msgspec.structs.replace(segment, name=f"{segment.name}.parquet", keyed=KeyedCounts(7, 0))
     one = msgspec.structs.replace(one, segments=(keyed,), compactions=1)
     state = msgspec.structs.replace(state, partitions=(one, *state.partitions[1:]))
     _, [loss] = begun(state, "", "A", "A")

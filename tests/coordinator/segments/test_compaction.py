@@ -232,11 +232,11 @@ def test_rows_count_as_compacted_from_the_swap_on_however_long_before_it_was_pla
     made = compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=1000)
     state = at(state, MaintainSegments((made,)), 5000)
     (segment,) = state.partitions[0].segments
-    assert segment.keyed.cleaned_ms == 5000
+    assert segment.cleaned_ms == 5000
     merge = compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=5000)
     state = at(state, MaintainSegments((merge,)), 9000)
     (merged,) = state.partitions[0].segments
-    assert (merged.name, merged.keyed.cleaned_ms) == (merge.segments[0].name, 5000)  # a merge does not change it
+    assert (merged.name, merged.cleaned_ms) == (merge.segments[0].name, 5000)  # a merge does not change it
 
 
 def test_a_compaction_takes_the_place_of_its_ranges_at_once_and_the_partition_counts_it():

@@ -121,7 +121,7 @@ def test_a_damaged_answer_of_a_bucket_is_no_damaged_object(monkeypatch, settings
     acts = {
         "read": lambda: topic.read(handle=opened()),
         "look up": lambda: index.read(bucket, key),
-        "check": lambda: transfer.check(bucket, key, ref.file),
+        "check": lambda: transfer.check(bucket, key, ref),
         "verify": lambda: verify(opened()).document(),
         "verify the cluster": lambda: verify_cluster(opened().log).document(),
         "read the table": lambda: delta_log.read(bucket, topic.folder).files,

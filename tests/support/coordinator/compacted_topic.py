@@ -138,7 +138,7 @@ class CompactedTopic:
     def _note_cleaned(self) -> None:
         for ref in self.partition.keyed_segments:
             for row in self.written[ref.base_offset : ref.end_offset]:
-                self._cleaned.setdefault(row.offset, ref.keyed.cleaned_ms)
+                self._cleaned.setdefault(row.offset, ref.cleaned_ms)
 
     def maintain(self) -> int:
         """Do what is due until nothing is; return the number of jobs."""

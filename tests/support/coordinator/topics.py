@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from pyspark_log_coordinator.model.batch import Acks, SequencedFile
-from pyspark_log_coordinator.model.partition import Holder, Keyed, SegmentRef
+from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import Topic
@@ -17,7 +17,7 @@ from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import StartTopic
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.files.row_files import StagedChunk
+from pyspark_log_storage.files.row_files import KeyedCounts, StagedChunk
 from pyspark_log_storage.layout import born_name, segment_name
 
 SCHEMAS = tuple(schema.encode(each) for each in schema.RECORD_SCHEMAS)
@@ -115,7 +115,8 @@ def swap(
     """Return the swap that puts a segment in the place of rows `[start, end)`."""
     name = segment_name(start, born, f"{next(_names):032x}", parquet=parquet)
     holders = tuple(Holder(node, incarnation(node)) for node in on)
-    made = SegmentRef(name, holders, start, end, 1, log_bytes, level, 0, max_timestamp, max_timestamp, since_ms)
+    file = name, start, end, 1, log_bytes, 0, max_timestamp, None
+    made = SegmentRef(*file, holders, level, max_timestamp, since_ms)
     return SwapSegments(partition, epoch, (made,))
 
 
@@ -136,11 +137,14 @@ def compacted(
     With `others`, which come after it, all are swapped in together.
     """
     made = swap(start, end, on=on, parquet=True, log_bytes=log_bytes)
-    one, keyed = state.partitions[0], Keyed(rows, tombstones, cleaned_ms)
+    one, keyed = state.partitions[0], KeyedCounts(rows, tombstones)
     last = others[-1].segments[0].end_offset if others else end
     first = start if last <= one.compacted_end else 0
     replaces = tuple(each.name for each in one.segments_between(first, last))
-    segments = (msgspec.structs.replace(made.segments[0], keyed=keyed), *(each.segments[0] for each in others))
+    segments = (
+        msgspec.structs.replace(made.segments[0], keyed=keyed, cleaned_ms=cleaned_ms),
+        *(each.segments[0] for each in others),
+    )
     return msgspec.structs.replace(made, segments=segments, replaces=replaces)
 
 
