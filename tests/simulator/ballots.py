@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
-from pyspark_log_coordinator.cluster.nodes import NodeAdded, NodeRemoved
+from pyspark_log_coordinator.cluster.nodes import NodeChanged, NodeRemoved
 from pyspark_log_coordinator.journal import journal_entry, registers, trimming
 from pyspark_log_coordinator.journal.journal_entry import digest
 from pyspark_log_coordinator.journal.paxos import NIL, majority
@@ -67,8 +67,10 @@ class ClusterHistory(History):
         for event in events:
             if isinstance(event, JournalEnded):
                 self._later[event.generation] = {each.node: each.incarnation for each in event.nodes}
-            if isinstance(event, JournalEnded | NodeAdded | NodeRemoved):
+            if isinstance(event, JournalEnded | NodeRemoved):
                 changes.append(type(event).__name__)
+            if isinstance(event, NodeChanged) and event.node.node_id not in before.nodes:
+                changes.append("a node added")
             if isinstance(event, NodeRemoved):
                 held = [nodes for nodes in self.in_use() if event.node_id in nodes]
                 require(not held, f"node {event.node_id} is removed, and holds journals")

@@ -25,7 +25,7 @@ REPLICAS = (
     *("IsrShrunk", "left an ISR as gone", "left an ISR as lagging", "NodeSuspected", "SuspicionCancelled"),
     *("ReplicasFenced", "ReplicasUnfenced", "ReplicasRenewed", "ReplicasAltered"),
 )
-MOVES = ("NodeAdded", "NodeRemoved", "taken away", "JournalsMoved", "JournalEnded of shared")
+MOVES = ("a node added", "NodeRemoved", "taken away", "JournalsMoved", "JournalEnded of shared")
 TABLES = ("versions of tables", "rows of tables", "conversions to Parquet")
 COMPACTION = (
     *(

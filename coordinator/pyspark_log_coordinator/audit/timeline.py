@@ -152,11 +152,18 @@ def said(before: Any, after: Any, events: list[Any]) -> Iterator[Said]:
         yield from _followed(before, after)
 
 
-def _renewed(before: Cluster | None, _after: Cluster, event: nodes.NodeRenewed) -> Said:
-    known = before.nodes.get(event.node_id) if before is not None else None
-    is_moved = known is not None and known.incarnation == event.incarnation
-    how = "moved with its data" if is_moved else "begins anew, without data,"
-    return Said(Lane.NODES, f"node {event.node_id} {how} at {_at(event.url)}", not is_moved)
+def _node(before: Cluster | None, _after: Cluster, event: nodes.NodeChanged) -> Said:
+    node, who = event.node, f"node {event.node.node_id}"
+    known = before.nodes.get(node.node_id) if before is not None else None
+    if known is None:
+        return Said(Lane.NODES, f"{who} joined, at {_at(node.url)}")
+    if known.incarnation != node.incarnation:
+        return Said(Lane.NODES, f"{who} begins anew, without data, at {_at(node.url)}", is_bad=True)
+    if known.url != node.url:
+        return Said(Lane.NODES, f"{who} moved with its data at {_at(node.url)}")
+    if known.rack != node.rack:
+        return Said(Lane.NODES, f"{who} is in rack {node.rack!r}")
+    return Said(Lane.NODES, f"{who} was {'fenced' if node.fenced else 'returned to service'}", is_bad=node.fenced)
 
 
 def _swapped(_before: Topic | None, _after: Topic, event: SegmentsSwapped) -> Said:
@@ -291,14 +298,8 @@ WORDS: dict[type, Said | Callable[[Any, Any, Any], Said]] = {
     cluster.TopicRemoved: Said(Lane.SETTINGS, "topic {event.name!r} was removed"),
     cluster.AddressSet: Said(Lane.NODES, "the cluster's root is at {event.url}"),
     cluster.GroupCreated: Said(Lane.SETTINGS, "group {event.group.group_id!r} was created"),
-    nodes.NodeAdded: lambda _before, _after, event: Said(
-        Lane.NODES, f"node {event.node.node_id} joined, at {_at(event.node.url)}"
-    ),
-    nodes.NodeFenced: Said(Lane.NODES, "node {event.node_id} was fenced", is_bad=True),
-    nodes.NodeUnfenced: Said(Lane.NODES, "node {event.node_id} was returned to service"),
-    nodes.NodeRenewed: _renewed,
+    nodes.NodeChanged: _node,
     nodes.NodeRemoved: Said(Lane.NODES, "node {event.node_id} was removed"),
-    nodes.RackSet: Said(Lane.NODES, "node {event.node_id} is in rack {event.rack!r}"),
     # Topics
     ReplicasRenewed: Said(Lane.NODES, "node {event.node} has none of the topic's rows: its store is new", is_bad=True),
     NodeSuspected: Said(Lane.NODES, "a process could not reach node {event.node}", is_bad=True),

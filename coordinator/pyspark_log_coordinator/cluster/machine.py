@@ -1,7 +1,7 @@
 """The state machine of the cluster: its nodes, its journal nodes and the names of its topics.
 
     command           events
-    StartCluster   -> ClusterStarted, NodeAdded ...    the journal's first entry
+    StartCluster   -> ClusterStarted, NodeChanged ...  the journal's first entry
     BeginJournal   -> JournalBegun                     the first entry of a journal that begins anew
     CreateTopic    -> TopicCreated
     RemoveTopic    -> TopicRemoved                     after the topic's own journal has ended
@@ -28,7 +28,7 @@ import msgspec
 from pyspark_log_coordinator.cluster import journal_stores, nodes, placement
 from pyspark_log_coordinator.cluster.cluster_state import Cluster, GroupRecord, TopicRecord
 from pyspark_log_coordinator.cluster.journal_stores import JournalStores, MoveJournals
-from pyspark_log_coordinator.cluster.nodes import AddNode, Node, NodeAdded, RemoveNode
+from pyspark_log_coordinator.cluster.nodes import AddNode, Node, NodeChanged, RemoveNode
 from pyspark_log_coordinator.journal.journal_nodes import LEAST, JournalNode
 from pyspark_log_coordinator.journal.state_machine import (
     BeginJournal,
@@ -160,7 +160,7 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
     match command:
         case StartCluster():
             journals = journal_stores.journal_nodes(node for node in command.nodes if node.url != nodes.AT_THE_ROOT)
-            started = [ClusterStarted(command.cluster_id, journals), *map(NodeAdded, command.nodes)]
+            started = [ClusterStarted(command.cluster_id, journals), *map(NodeChanged, command.nodes)]
             return [] if state.cluster_id else started
         case BeginJournal():
             return [] if state.cluster_id else [JournalBegun(command.state)]

@@ -1,12 +1,12 @@
 """The nodes of a cluster: how they join, are fenced, get a new store, and leave.
 
     command           events
-    AddNode        -> NodeAdded
-    FenceNode      -> NodeFenced                   the node gets no new replicas, and is in no ISR
-    UnfenceNode    -> NodeUnfenced
-    RenewNode      -> NodeRenewed                  a store that replaces a lost one, or the same at another address
-    RenewTogether  -> NodeRenewed                  the same for several nodes, which may exchange their addresses
-    SetRack        -> RackSet                      existing replicas stay where they are
+    AddNode        -> NodeChanged
+    FenceNode      -> NodeChanged                  the node gets no new replicas, and is in no ISR
+    UnfenceNode    -> NodeChanged
+    RenewNode      -> NodeChanged                  a store that replaces a lost one, or the same at another address
+    RenewTogether  -> NodeChanged ...              the same for several nodes, which may exchange their addresses
+    SetRack        -> NodeChanged                  existing replicas stay where they are
     RemoveNode     -> NodeRemoved                  a fenced node without replicas
 
 A node's store has a new incarnation each time it is made or wiped. Neither an incarnation nor the id of a removed node
@@ -106,31 +106,10 @@ class RemoveNode(msgspec.Struct, frozen=True):
     """How often the node had been fenced when the caller read the topics: since a later one they may have changed."""
 
 
-class NodeAdded(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+class NodeChanged(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The node is so from now on; it may be a new one. In another incarnation it holds nothing."""
+
     node: Node
-
-
-class NodeFenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node was taken out of service, maybe once more."""
-
-    node_id: NodeId
-
-
-class NodeUnfenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    node_id: NodeId
-
-
-class NodeRenewed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node has this store from now on. In another incarnation it holds nothing."""
-
-    node_id: NodeId
-    url: str
-    incarnation: str
-
-
-class RackSet(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    node_id: NodeId
-    rack: str
 
 
 class NodeRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -138,7 +117,7 @@ class NodeRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid
 
 
 Command = AddNode | FenceNode | UnfenceNode | RenewNode | RenewTogether | SetRack
-Event = NodeAdded | NodeFenced | NodeUnfenced | NodeRenewed | RackSet | NodeRemoved
+Event = NodeChanged | NodeRemoved
 
 
 def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: Command) -> list[Event]:
@@ -148,16 +127,17 @@ def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: 
             return _add(nodes, former, command.node)
         case FenceNode(again=True):
             fenced = nodes.get(command.node_id)
-            return [NodeFenced(fenced.node_id)] if fenced is not None and fenced.fenced else []
+            return [_fenced(fenced)] if fenced is not None and fenced.fenced else []
         case FenceNode():
             known = node_of(nodes, command.node_id)
             if known.fenced:
                 return []
             if list(live(nodes)) == [command.node_id]:
                 raise _wrong(f"node {command.node_id!r} is the only one that is not fenced; unfence or add another")
-            return [NodeFenced(command.node_id)]
+            return [_fenced(known)]
         case UnfenceNode():
-            return [NodeUnfenced(command.node_id)] if node_of(nodes, command.node_id).fenced else []
+            known = node_of(nodes, command.node_id)
+            return [_changed(known, fenced=False)] if known.fenced else []
         case RenewNode():
             return _renew(nodes, former, (command,))
         case RenewTogether():
@@ -165,7 +145,7 @@ def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: 
         case SetRack():
             check_rack(command.rack)
             known = node_of(nodes, command.node_id)
-            return [] if known.rack == command.rack else [RackSet(command.node_id, command.rack)]
+            return [] if known.rack == command.rack else [_changed(known, rack=command.rack)]
 
 
 def decide_removal(
@@ -206,25 +186,15 @@ def decide_removal(
 def evolve(
     nodes: Mapping[NodeId, Node], former: tuple[FormerNode, ...], event: Event
 ) -> tuple[dict[NodeId, Node], tuple[FormerNode, ...]]:
-    if isinstance(event, NodeAdded):
-        if event.node.node_id in nodes:
-            raise ValueError(f"node {event.node.node_id!r} is added twice")
-        return {**nodes, event.node.node_id: event.node}, former
-    before = nodes[event.node_id]
-    gone = FormerNode(before.node_id, before.incarnation)
     if isinstance(event, NodeRemoved):
-        return {name: node for name, node in nodes.items() if name != event.node_id}, (*former, gone)
-    if isinstance(event, NodeRenewed):
-        after = msgspec.structs.replace(before, url=event.url, incarnation=event.incarnation)
-        if event.incarnation != before.incarnation:
-            former = (*former, gone)
-    elif isinstance(event, RackSet):
-        after = msgspec.structs.replace(before, rack=event.rack)
-    elif isinstance(event, NodeFenced):
-        after = msgspec.structs.replace(before, fenced=True, fencings=before.fencings + 1)
-    else:
-        after = msgspec.structs.replace(before, fenced=False)
-    return {**nodes, event.node_id: after}, former
+        gone = nodes[event.node_id]
+        after = {name: node for name, node in nodes.items() if name != event.node_id}
+        return after, (*former, FormerNode(gone.node_id, gone.incarnation))
+    node = event.node
+    known = nodes.get(node.node_id)
+    if known is not None and known.incarnation != node.incarnation:
+        former = (*former, FormerNode(known.node_id, known.incarnation))
+    return {**nodes, node.node_id: node}, former
 
 
 def live(nodes: Mapping[NodeId, Node]) -> dict[NodeId, Node]:
@@ -266,21 +236,27 @@ def _add(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], node: Node)
     if any(other.node_id == node.node_id for other in former):
         raise _wrong(f"node {node.node_id!r} was removed, and ids are never reused; give another id, or none")
     _check_store(nodes, former, node.node_id, node.url, node.incarnation)
-    return [NodeAdded(node)]
+    return [NodeChanged(node)]
 
 
 def _renew(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], commands: Sequence[RenewNode]) -> list[Event]:
-    events = []
-    for renewal in commands:
-        known = node_of(nodes, renewal.node_id)
-        if (known.url, known.incarnation) != (renewal.url, renewal.incarnation):
-            events.append(NodeRenewed(renewal.node_id, renewal.url, renewal.incarnation))
-    after = nodes
-    for event in events:
-        after, _ = evolve(after, (), event)
-    for event in events:
-        _check_store(after, former, event.node_id, event.url, event.incarnation)
+    events = [
+        _changed(known, url=renewal.url, incarnation=renewal.incarnation)
+        for renewal in commands
+        if (known := node_of(nodes, renewal.node_id)).url != renewal.url or known.incarnation != renewal.incarnation
+    ]
+    changed = {event.node.node_id: event.node for event in events}
+    for node in changed.values():
+        _check_store({**nodes, **changed}, former, node.node_id, node.url, node.incarnation)
     return [*events]
+
+
+def _fenced(node: Node) -> NodeChanged:
+    return _changed(node, fenced=True, fencings=node.fencings + 1)
+
+
+def _changed(node: Node, **fields: object) -> NodeChanged:
+    return NodeChanged(msgspec.structs.replace(node, **fields))
 
 
 def _check_store(

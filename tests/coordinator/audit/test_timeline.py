@@ -6,11 +6,14 @@ import re
 from typing import get_args
 from unittest import mock
 
+import msgspec
 import pytest
 
 from pyspark_log_coordinator.audit import timeline
 from pyspark_log_coordinator.audit.timeline import Lane
 from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.cluster_state import Cluster
+from pyspark_log_coordinator.cluster.nodes import Node, NodeChanged
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication.election import ElectLeaders
@@ -48,6 +51,26 @@ def test_every_event_has_words_or_is_silent_on_purpose(kind):
     else:
         [one] = told
         assert len(re.findall(r"[a-z]{2,}", one.words)) >= 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"incarnation": "another"}, "begins anew, without data, at /disk/1"),
+        ({"url": "/moved"}, "moved with its data at /moved"),
+        ({"rack": "a"}, "is in rack 'a'"),
+        ({"fenced": True, "fencings": 1}, "was fenced"),
+        ({}, "was returned to service"),
+    ],
+)
+def test_a_change_of_a_node_is_told_by_what_it_was_before(changes, words):
+    node = Node("1", "/disk/1", "", "first")
+    [first] = timeline.said(Cluster(), Cluster(), [NodeChanged(node)])
+    assert first.words == "node 1 joined, at /disk/1"
+    known = Cluster(nodes={"1": msgspec.structs.replace(node, fenced=not changes)})
+    [told] = timeline.said(known, known, [NodeChanged(msgspec.structs.replace(node, **changes))])
+    assert told.words == f"node 1 {words}"
+    assert told.is_bad == ("fenced" in words or "anew" in words)
 
 
 @pytest.fixture

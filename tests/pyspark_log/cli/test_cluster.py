@@ -139,7 +139,7 @@ def test_a_register_and_the_list_of_journal_nodes_are_dumped(disks):
     assert closed["value"] is None
     vote, entry, *events = dumped(entries / "00000000000000000001.1")
     assert (vote["register"], entry["is"]) == ("vote", "journal entry")
-    assert [each["event"] for each in events] == ["ClusterStarted", "NodeAdded", "NodeAdded", "NodeAdded"]
+    assert [each["event"] for each in events] == ["ClusterStarted", "NodeChanged", "NodeChanged", "NodeChanged"]
 
 
 # Whether a folder can hold a log, alone or with another machine
