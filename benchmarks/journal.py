@@ -65,7 +65,8 @@ class Writer:
         if not self._journal.refresh().started:
             assignments = (("0",),) * PARTITIONS
             schemas = tuple(map(schema.encode, schema.RECORD_SCHEMAS))
-            self._journal.submit(topic.StartTopic("t", "1", TopicConfig(), schemas, {"0": "i"}, assignments))
+            began = topic.TopicStarted("t", "1", TopicConfig(), schemas, {"0": "i"}, assignments)
+            self._journal.submit(topic.StartTopic(began))
 
     def commit(self) -> float:
         """Commit a batch and return the milliseconds."""

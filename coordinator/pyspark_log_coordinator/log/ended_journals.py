@@ -54,16 +54,9 @@ def follow(journals: ClusterJournals) -> None:
 
 
 def start_topic(record: TopicRecord, nodes: Mapping[NodeId, Node]) -> topic.StartTopic:
-    return topic.StartTopic(
-        name=record.name,
-        topic_id=record.topic_id,
-        config=record.config,
-        schemas=record.schemas,
-        incarnations={
-            member: node_of(nodes, member).incarnation for members in record.assignments for member in members
-        },
-        assignments=record.assignments,
-    )
+    incarnations = {each: node_of(nodes, each).incarnation for members in record.assignments for each in members}
+    began = record.name, record.topic_id, record.config, record.schemas, incarnations, record.assignments
+    return topic.StartTopic(topic.TopicStarted(*began))
 
 
 def others(journals: ClusterJournals) -> Iterator[tuple[Journal[Any, Any], Callable[[], Any] | None]]:

@@ -75,12 +75,7 @@ from pyspark_log_storage.stored_fields import Int64
 class StartTopic(msgspec.Struct, frozen=True):
     """Begin the topic's journal with the cluster's record of the topic."""
 
-    name: str
-    topic_id: str
-    config: TopicConfig
-    schemas: tuple[bytes, ...]
-    incarnations: dict[NodeId, str]
-    assignments: tuple[tuple[NodeId, ...], ...]
+    topic: TopicStarted
 
 
 class DeleteTopic(msgspec.Struct, frozen=True):
@@ -195,9 +190,7 @@ def _alter(state: Topic, command: AlterConfig) -> list[Any]:
 def _begin(state: Topic, command: BeginJournal | StartTopic) -> list[Any]:
     if state.started:
         return []
-    if isinstance(command, BeginJournal):
-        return [JournalBegun(command.state)]
-    return [TopicStarted(**{name: getattr(command, name) for name in TopicStarted.__struct_fields__})]
+    return [JournalBegun(command.state) if isinstance(command, BeginJournal) else command.topic]
 
 
 def _after(state: Topic, events: list[Any]) -> Topic:

@@ -12,7 +12,7 @@ from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnd
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import DeleteTopic, StartTopic
+from pyspark_log_coordinator.topic.machine import DeleteTopic, StartTopic, TopicStarted
 from tests.support.coordinator.clusters import NOW, after, refusal
 
 
@@ -83,7 +83,7 @@ def test_a_node_that_has_journals_is_not_removed_and_one_that_they_left_is(six):
 
 def test_a_topics_journal_ends_once_in_each_generation_and_after_the_topic_was_deleted_too():
     state = Topic()
-    start = StartTopic("t", "id", TopicConfig(), (), {"0": "incarnation"}, (("0",),))
+    start = StartTopic(TopicStarted("t", "id", TopicConfig(), (), {"0": "incarnation"}, (("0",),)))
     ends = [EndJournal(JournalEnded(generation, FIRST)) for generation in (2, 3, 4)]
     for command, generation in ((start, 1), (ends[0], 2), (ends[0], 2), (ends[1], 3), (DeleteTopic(), 3)):
         for event in topic.decide(state, command, NOW):

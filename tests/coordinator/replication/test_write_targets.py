@@ -7,7 +7,7 @@ from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_coordinator.replication.write_targets import enough, targets_of, used_nodes, write_targets
-from pyspark_log_coordinator.topic.machine import StartTopic
+from pyspark_log_coordinator.topic.machine import StartTopic, TopicStarted
 from tests.support.coordinator.topics import SCHEMAS, after, commit, file, incarnation, started
 
 
@@ -15,7 +15,10 @@ def assigned(*assignments: tuple[str, ...], mode: str = "isr") -> Topic:
     """Return a topic without rows whose partitions are on these nodes."""
     nodes = sorted({node for each in assignments for node in each})
     incarnations = {node: incarnation(node) for node in nodes}
-    return after(Topic(), StartTopic("t", "1", TopicConfig(replication_mode=mode), SCHEMAS, incarnations, assignments))
+    return after(
+        Topic(),
+        StartTopic(TopicStarted("t", "1", TopicConfig(replication_mode=mode), SCHEMAS, incarnations, assignments)),
+    )
 
 
 def test_a_writer_of_a_quorum_waits_for_a_majority_of_the_partition_with_the_most_replicas():

@@ -9,7 +9,7 @@ from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic.columns import SCHEMAS_MAX, EvolveSchema
-from pyspark_log_coordinator.topic.machine import MACHINE, AlterConfig, StartTopic
+from pyspark_log_coordinator.topic.machine import MACHINE, AlterConfig, StartTopic, TopicStarted
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
@@ -21,7 +21,7 @@ from tests.support.storage import random_columns
 
 def typed(columns: str) -> Topic:
     """Return a typed topic without rows."""
-    command = StartTopic(
+    began = TopicStarted(
         name="t",
         topic_id="1",
         config=TopicConfig(),
@@ -29,7 +29,7 @@ def typed(columns: str) -> Topic:
         incarnations={"A": incarnation("A")},
         assignments=(("A",),),
     )
-    return after(Topic(), command)
+    return after(Topic(), StartTopic(began))
 
 
 def evolution(columns: str, *, relax: bool = False) -> EvolveSchema:

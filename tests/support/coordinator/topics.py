@@ -14,7 +14,7 @@ from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.segments.swap import MaintainSegments, SwapSegments
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import StartTopic
+from pyspark_log_coordinator.topic.machine import StartTopic, TopicStarted
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files.row_files import KeyedCounts, StagedChunk
@@ -26,7 +26,7 @@ _names = itertools.count(1)
 
 def started(partitions: int = 1, replicas: Sequence[str] = ("A",), min_insync: int = 1, **config: Any) -> Topic:
     """Return a topic without rows, every partition on the same nodes, of which the first leads."""
-    command = StartTopic(
+    began = TopicStarted(
         name="t",
         topic_id="1",
         config=TopicConfig(min_insync_replicas=min_insync, **config),
@@ -34,7 +34,7 @@ def started(partitions: int = 1, replicas: Sequence[str] = ("A",), min_insync: i
         incarnations={node: incarnation(node) for node in replicas},
         assignments=(tuple(replicas),) * partitions,
     )
-    return after(Topic(), command)
+    return after(Topic(), StartTopic(began))
 
 
 def incarnation(node: str) -> str:
