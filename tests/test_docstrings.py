@@ -11,11 +11,10 @@ import pyspark_log
 import pyspark_log_coordinator
 import pyspark_log_storage
 from pyspark_log import Producer
-from pyspark_log_coordinator.assignors.subscription import Subscription
 from tests.support.plain_log import PlainLog
 
 PACKAGES = (pyspark_log, pyspark_log_coordinator, pyspark_log_storage)
-EXTRA = {"Producer": Producer, "Subscription": Subscription}
+EXTRA = {"Producer": Producer}
 """What examples use beside the names of their module."""
 
 

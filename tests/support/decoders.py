@@ -13,7 +13,7 @@ from pyspark_log.sink import checkpoint as sink_checkpoint
 from pyspark_log.writing import row_lines
 from pyspark_log_coordinator.assignors import connect, subscription
 from pyspark_log_coordinator.assignors.connect import TaskAssignment
-from pyspark_log_coordinator.assignors.subscription import Assignment, Subscription
+from pyspark_log_coordinator.assignors.subscription import Assignment
 from pyspark_log_storage.columns import column_ddl, schema
 from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 from pyspark_log_storage.columns.keys import keys_in
@@ -28,9 +28,6 @@ from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.support.memory_store import MemoryStore
 
 Decode = Callable[[bytes], object]
-
-
-SUBSCRIPTION = subscription.encode_subscription(Subscription(("t", "u"), {"t": (0, 1)}, 3))
 
 
 def named(decode: Callable[[bytes, str], object]) -> Decode:
@@ -60,10 +57,9 @@ PLAIN: dict[str, tuple[bytes, Decode]] = {
     "version of a Delta table": (delta_log.encode(ACTIONS), lambda data: delta_log.decode(data, "it")),
     "checkpoint of a Delta table": (delta_checkpoint.encode(ACTIONS), named(delta_checkpoint.decode)),
     "newest checkpoint of a Delta table": (b'{"version":0,"size":5}', with_last_checkpoint),
-    "subscription": (SUBSCRIPTION[0], lambda data: subscription.decode_subscription(data, b"", "m")),
-    "partitions owned": (SUBSCRIPTION[1], lambda data: subscription.decode_subscription(SUBSCRIPTION[0], data, "m")),
+    "subscription": (subscription.encode_topics(("t", "u")), lambda data: subscription.decode_topics(data, "m")),
     "assignment": (
-        subscription.encode_assignment(Assignment({"t": (0, 1)})),
+        subscription.encode_assignment(Assignment({"t": (0, 1)}, 3)),
         lambda data: subscription.decode_assignment(data, "m"),
     ),
     "tasks of a worker": (

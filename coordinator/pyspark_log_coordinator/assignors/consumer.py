@@ -28,16 +28,13 @@ import heapq
 from bisect import insort
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pyspark_log_coordinator.assignors.subscription import (
     Assignment,
     Subscriber,
-    Subscription,
     TopicPartition,
     by_topic,
     decode_assignment,
-    decode_subscription,
+    decode_topics,
     encode_assignment,
     flat,
 )
@@ -60,7 +57,7 @@ LARGEST_DIFFERENCE = 1
 def assign_range(partitions: Mapping[str, int], members: Sequence[Subscriber]) -> Shares:
     """Share the `partitions` (how many each topic has) out as ranges.
 
-    >>> members = [Subscriber(name, Subscription(("t",))) for name in ("a", "b")]
+    >>> members = [Subscriber(name, ("t",)) for name in ("a", "b")]
     >>> {name: [each.partition for each in share] for name, share in assign_range({"t": 3}, members).items()}
     {'a': [0, 1], 'b': [2]}
     """
@@ -77,7 +74,7 @@ def assign_range(partitions: Mapping[str, int], members: Sequence[Subscriber]) -
 def assign_roundrobin(partitions: Mapping[str, int], members: Sequence[Subscriber]) -> Shares:
     """Deal the `partitions` (how many each topic has) out in turn, past members that do not want the topic.
 
-    >>> members = [Subscriber(name, Subscription(("t",))) for name in ("a", "b")]
+    >>> members = [Subscriber(name, ("t",)) for name in ("a", "b")]
     >>> {name: [each.partition for each in share] for name, share in assign_roundrobin({"t": 3}, members).items()}
     {'a': [0, 2], 'b': [1]}
     """
@@ -88,7 +85,7 @@ def assign_roundrobin(partitions: Mapping[str, int], members: Sequence[Subscribe
         if not takers:
             continue
         for number in range(partitions[topic]):
-            while topic not in turn[position % len(turn)].subscription.topics:
+            while topic not in turn[position % len(turn)].topics:
                 position += 1
             shares[turn[position % len(turn)].member_id].append(TopicPartition(topic, number))
             position += 1
@@ -99,7 +96,7 @@ def _takers(members: Sequence[Subscriber], topics: Iterable[str]) -> dict[str, t
     """Return the members that want each topic, in order; topics are in ascending order."""
     takers: dict[str, list[str]] = {topic: [] for topic in sorted(topics)}
     for member in sorted(members, key=lambda each: each.order):
-        for topic in takers.keys() & set(member.subscription.topics):
+        for topic in takers.keys() & set(member.topics):
             takers[topic].append(member.member_id)
     return {topic: tuple(names) for topic, names in takers.items()}
 
@@ -146,7 +143,7 @@ def claims_on(members: Sequence[Subscriber]) -> Claims:
     """Return the members that say they own a partition, by partition."""
     claims: Claims = {}
     for member in members:
-        for partition in flat(member.subscription.owned):
+        for partition in flat(member.has.partitions):
             claims.setdefault(partition, []).append(member)
     return claims
 
@@ -155,8 +152,8 @@ def owner_of(claimants: Sequence[Subscriber]) -> str | None:
     """Return the member whose claim counts: the only one of the newest generation."""
     if not claimants:
         return None
-    newest = max(each.subscription.generation for each in claimants)
-    owners = {each.member_id for each in claimants if each.subscription.generation == newest}
+    newest = max(each.has.generation for each in claimants)
+    owners = {each.member_id for each in claimants if each.has.generation == newest}
     return owners.pop() if len(owners) == 1 else None
 
 
@@ -242,9 +239,8 @@ def assign(
 
 def _subscriber(member: JoinedMember, generation: int) -> Subscriber:
     """Return the member for an assignor. One that is away owns what it was assigned last, whatever it said before."""
-    subscription: Subscription = decode_subscription(member.metadata, member.state, member.member_id)
-    if member.away is None:
-        return Subscriber(member.member_id, subscription, member.instance_id)
-    owned = decode_assignment(member.away, member.member_id).partitions
-    subscription = msgspec.structs.replace(subscription, owned=owned, generation=generation - 1)
-    return Subscriber(member.member_id, subscription, member.instance_id, is_lost=True)
+    has = decode_assignment(member.state if member.away is None else member.away, member.member_id)
+    if member.away is not None:
+        has = Assignment(has.partitions, generation - 1)
+    topics = decode_topics(member.metadata, member.member_id)
+    return Subscriber(member.member_id, topics, has, member.instance_id, is_lost=member.away is not None)

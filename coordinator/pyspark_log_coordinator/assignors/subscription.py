@@ -32,27 +32,19 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-class Subscription(msgspec.Struct, frozen=True):
-    """The topics that a member wants, and the partitions that it owns as it joins (KIP-429)."""
-
-    topics: tuple[str, ...]
-    owned: TopicPartitions = {}
-    generation: int = NO_GENERATION
-    """The generation in which the member was assigned what it owns."""
-
-
 class Assignment(msgspec.Struct, frozen=True, array_like=True):
-    """The partitions of a member. The leader need not say the generation, which members know."""
+    """The partitions of a member, and the generation in which it got them. The leader need not say that."""
 
     partitions: TopicPartitions = {}
     generation: int = NO_GENERATION
 
 
 class Subscriber(msgspec.Struct, frozen=True):
-    """A member as an assignor sees it."""
+    """A member as an assignor sees it: the topics that it wants, and what it has as it joins (KIP-429)."""
 
     member_id: str
-    subscription: Subscription
+    topics: tuple[str, ...]
+    has: Assignment = Assignment()
     instance_id: str = ""
     is_lost: bool = False
     """Whether it has not rejoined: it has lost what it had, and need not revoke it first."""
@@ -71,17 +63,14 @@ _wanted = msgspec.msgpack.Decoder(tuple[int, _Wanted]).decode
 _assignment = msgspec.msgpack.Decoder(tuple[int, Assignment]).decode
 
 
-def encode_subscription(subscription: Subscription) -> tuple[bytes, bytes]:
-    """Return the metadata and the state with which a member joins."""
-    owned = encode_assignment(Assignment(subscription.owned, subscription.generation)) if subscription.owned else b""
-    return msgspec.msgpack.encode((VERSION, _Wanted(subscription.topics))), owned
+def encode_topics(topics: tuple[str, ...]) -> bytes:
+    """Return the metadata with which a member joins."""
+    return msgspec.msgpack.encode((VERSION, _Wanted(topics)))
 
 
-def decode_subscription(metadata: bytes, state: bytes, member_id: str) -> Subscription:
-    """Return the subscription of a member. Raise `CorruptObject` if it is none."""
-    wanted = decode(_wanted, metadata, f"the subscription of member {member_id!r}", CorruptObject)[1]
-    owned = decode_assignment(state, member_id)
-    return Subscription(wanted.topics, owned.partitions, owned.generation)
+def decode_topics(metadata: bytes, member_id: str) -> tuple[str, ...]:
+    """Return the topics that a member wants. Raise `CorruptObject` if its metadata are none."""
+    return decode(_wanted, metadata, f"the subscription of member {member_id!r}", CorruptObject)[1].topics
 
 
 def encode_assignment(assignment: Assignment) -> bytes:

@@ -20,15 +20,16 @@ from typing import Protocol as Interface
 
 from pyspark_log_coordinator.assignors import consumer
 from pyspark_log_coordinator.assignors.subscription import (
-    Subscription,
+    Assignment,
     TopicPartition,
     by_topic,
     decode_assignment,
-    decode_subscription,
-    encode_subscription,
+    decode_topics,
+    encode_assignment,
+    encode_topics,
     flat,
 )
-from pyspark_log_coordinator.group.state import NO_GENERATION, Protocol, joined_members
+from pyspark_log_coordinator.group.state import Protocol, joined_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -132,9 +133,8 @@ class SharedPartitions:
         """Return the metadata and the state of a protocol."""
         # `sticky` needs to know what an eager member has given up, so that it can give it back.
         owned = {COOPERATIVE: self.owned, STICKY: self._last}.get(strategy, set())
-        return encode_subscription(
-            Subscription(self._wanted, by_topic(list(owned)), generation if owned else NO_GENERATION)
-        )
+        state = encode_assignment(Assignment(by_topic(list(owned)), generation)) if owned else b""
+        return encode_topics(self._wanted), state
 
     def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
         gone = sorted(partitions)
@@ -145,11 +145,7 @@ class SharedPartitions:
 
 def _topics_of(members: Iterable[JoinedMember]) -> set[str]:
     """Return the topics that some member wants."""
-    return {topic for each in members for topic in _subscription_of(each).topics}
-
-
-def _subscription_of(member: JoinedMember) -> Subscription:
-    return decode_subscription(member.metadata, member.state, member.member_id)
+    return {topic for each in members for topic in decode_topics(each.metadata, each.member_id)}
 
 
 def _assigned_in(group: Group) -> Counter[str]:
@@ -162,7 +158,7 @@ def _is_any_forgotten(counts: Mapping[str, int], group: Group, members: Iterable
     assigned = _assigned_in(group)
     if all(assigned[topic] >= counts[topic] for topic in counts):
         return False  # fast, and so nearly always
-    claimed = {partition for each in members for partition in flat(_subscription_of(each).owned)}
+    claimed = {one for each in members for one in flat(decode_assignment(each.state, each.member_id).partitions)}
     known = claimed.union(_partitions_in(group))
     return any(TopicPartition(topic, number) not in known for topic in counts for number in range(counts[topic]))
 

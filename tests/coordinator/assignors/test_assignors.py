@@ -10,7 +10,6 @@ from pyspark_log_coordinator.assignors import consumer, subscription
 from pyspark_log_coordinator.assignors.subscription import (
     Assignment,
     Subscriber,
-    Subscription,
     TopicPartition,
     flat,
 )
@@ -25,7 +24,7 @@ TOPICS = ("t", "u", "v")
 
 def members(**owned):
     """Return members that all want the topic t, and what they own of it."""
-    return [Subscriber(name, Subscription(("t",), {"t": tuple(numbers)}, 1)) for name, numbers in owned.items()]
+    return [Subscriber(name, ("t",), Assignment({"t": tuple(numbers)}, 1)) for name, numbers in owned.items()]
 
 
 def numbers(shares):
@@ -38,7 +37,8 @@ def next_round(current, shares, generation):
     return [
         Subscriber(
             each.member_id,
-            Subscription(each.subscription.topics, subscription.by_topic(shares[each.member_id]), generation),
+            each.topics,
+            Assignment(subscription.by_topic(shares[each.member_id]), generation),
             each.instance_id,
         )
         for each in current
@@ -55,14 +55,14 @@ def test_roundrobin_deals_out_in_turn_and_sticky_balances_better_if_members_want
         "C3": [2],
     }
     wanting = {"C0": ("t",), "C1": ("t", "u"), "C2": ("t", "u", "v")}
-    counts, group = {"t": 1, "u": 2, "v": 3}, [Subscriber(name, Subscription(of)) for name, of in wanting.items()]
+    counts, group = {"t": 1, "u": 2, "v": 3}, [Subscriber(name, of) for name, of in wanting.items()]
     v = [("v", 0), ("v", 1), ("v", 2)]
     assert consumer.assign_roundrobin(counts, group) == {"C0": [("t", 0)], "C1": [("u", 0)], "C2": [("u", 1), *v]}
     assert consumer.assign_sticky(counts, group) == {"C0": [("t", 0)], "C1": [("u", 0), ("u", 1)], "C2": v}
 
 
 def test_of_two_claims_the_newer_generation_counts_and_of_equal_ones_none():
-    both = [Subscriber(name, Subscription(("t",), {"t": (0, 1)}, at)) for name, at in (("A", 1), ("B", 2))]
+    both = [Subscriber(name, ("t",), Assignment({"t": (0, 1)}, at)) for name, at in (("A", 1), ("B", 2))]
     assert numbers(consumer.assign_sticky({"t": 2}, both)) == {"A": [1], "B": [0]}
     assert numbers(consumer.assign_cooperative_sticky({"t": 2}, both)) == {"A": [], "B": [0]}
     alike = members(A=(0, 1), B=(1, 2))
@@ -87,13 +87,13 @@ def groups(draw, *, same_topics=False):
         claims = draw(st.lists(st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 8)), unique=True))
         generation = draw(st.integers(1, 2))
         instance = draw(st.sampled_from(["", f"i{name}"]))
-        group.append(Subscriber(name, Subscription(topics, subscription.by_topic(claims), generation), instance))
+        group.append(Subscriber(name, topics, Assignment(subscription.by_topic(claims), generation), instance))
     return counts, group
 
 
 def existing(counts, group):
     """Return the partitions of topics that somebody wants."""
-    wanted = {topic for each in group for topic in each.subscription.topics}
+    wanted = {topic for each in group for topic in each.topics}
     return sorted(TopicPartition(topic, n) for topic in wanted for n in range(counts.get(topic, 0)))
 
 
@@ -104,14 +104,14 @@ def test_every_partition_has_exactly_one_member_that_wants_it(name, given_group)
     counts, group = given_group
     shares = consumer.ASSIGNORS[name](counts, group)
     assert sorted(each for share in shares.values() for each in share) == existing(counts, group)
-    topics = {each.member_id: each.subscription.topics for each in group}
+    topics = {each.member_id: each.topics for each in group}
     assert all(each.topic in topics[name] for name, share in shares.items() for each in share)
 
 
 def moved_one_by_one(counts, group):
     """Return what sticky assigns, by its rules taken literally: every step looks at all members and partitions."""
     ordered = sorted(group, key=lambda each: each.order)
-    wanting = {topic: [each.member_id for each in ordered if topic in each.subscription.topics] for topic in counts}
+    wanting = {topic: [each.member_id for each in ordered if topic in each.topics] for topic in counts}
     owners = {partition: consumer.owner_of(some) for partition, some in consumer.claims_on(ordered).items()}
     every = [TopicPartition(topic, number) for topic in counts for number in range(counts[topic]) if wanting[topic]]
     free = [each for each in every if owners.get(each) not in wanting[each.topic]]
@@ -173,7 +173,7 @@ def test_a_balanced_group_stays_as_it_is_and_when_a_member_leaves_the_others_kee
     again = next_round(group, shares, 3)
     assert consumer.assign_sticky(counts, again) == shares
     assert consumer.assign_cooperative_sticky(counts, again) == shares
-    if len(group) > 1 and all(each.subscription.topics == group[0].subscription.topics for each in group):
+    if len(group) > 1 and all(each.topics == group[0].topics for each in group):
         left = consumer.assign_sticky(counts, again[1:])
         assert all(set(shares[each.member_id]) <= set(left[each.member_id]) for each in again[1:])
 
@@ -184,9 +184,9 @@ def test_cooperative_gives_nothing_that_another_member_still_owns(given_group):
     counts, group = given_group
     shares = consumer.assign_cooperative_sticky(counts, group)
     for member in group:
-        new = set(shares[member.member_id]) - set(flat(member.subscription.owned))
+        new = set(shares[member.member_id]) - set(flat(member.has.partitions))
         others = [each for each in group if each is not member]
-        assert not any(new & set(flat(other.subscription.owned)) for other in others)
+        assert not any(new & set(flat(other.has.partitions)) for other in others)
         assert len(shares[member.member_id]) == len(set(shares[member.member_id]))
     given_out = [each for share in shares.values() for each in share]
     assert len(given_out) == len(set(given_out))
@@ -217,21 +217,16 @@ def test_cooperative_comes_to_rest_in_two_generations_or_soon(of_same_topics, of
 def test_subscriptions_and_assignments_are_stored(given_group):
     _, group = given_group
     for each in group:
-        given_out = each.subscription
-        if not given_out.owned:
-            given_out = Subscription(given_out.topics)  # who owns nothing has no generation
-        assert subscription.decode_subscription(*subscription.encode_subscription(given_out), "A") == given_out
-        assignment = Assignment(each.subscription.owned)
-        assert subscription.decode_assignment(subscription.encode_assignment(assignment), "A") == assignment
+        assert subscription.decode_topics(subscription.encode_topics(each.topics), "A") == each.topics
+        assert subscription.decode_assignment(subscription.encode_assignment(each.has), "A") == each.has
 
 
 def test_what_is_not_understood_names_its_member():
-    whole, _ = subscription.encode_subscription(Subscription(("t",)))
-    for said in ((b"", b""), (b"\xff", b""), (b"\x92\x01\x90", b""), (b"no", b"")):
+    for said in (b"", b"\xff", b"\x92\x01\x90", b"no"):
         with pytest.raises(CorruptObject, match="the subscription of member 'A' is damaged"):
-            subscription.decode_subscription(*said, "A")
+            subscription.decode_topics(said, "A")
     with pytest.raises(CorruptObject, match="the assignment of member 'A' is damaged"):
-        subscription.decode_subscription(whole, b"\xff", "A")
+        subscription.decode_assignment(b"\xff", "A")
     assert subscription.decode_assignment(b"", "A") == Assignment()
 
 
@@ -239,7 +234,7 @@ def test_what_is_not_understood_names_its_member():
 
 
 def test_a_static_member_that_is_away_keeps_what_it_was_assigned():
-    said, _ = subscription.encode_subscription(Subscription(("t",)))
+    said = subscription.encode_topics(("t",))
     away = subscription.encode_assignment(Assignment({"t": (2, 3)}))
     joined = [JoinedMember("A", "", said), JoinedMember("B", "b", said, b"", away)]
     for protocol in ("sticky", "cooperative-sticky"):

@@ -38,11 +38,12 @@ from typing import Any
 
 from pyspark_log_coordinator.assignors import connect, consumer
 from pyspark_log_coordinator.assignors.subscription import (
-    Subscription,
+    Assignment,
     TopicPartition,
     by_topic,
     decode_assignment,
-    encode_subscription,
+    encode_assignment,
+    encode_topics,
     flat,
 )
 from pyspark_log_coordinator.group import machine
@@ -105,7 +106,8 @@ class Process:
             return b"", b""
         # Only these protocols say what a member owns: eager members give up everything before they join.
         owned = by_topic(self.owned) if "sticky" in protocol else {}
-        return encode_subscription(Subscription(tuple(self.topics), owned, self.generation))
+        state = encode_assignment(Assignment(owned, self.generation)) if owned else b""
+        return encode_topics(tuple(self.topics)), state
 
     def read(self, group: Group) -> str:
         """Take the assignment, and return it."""
