@@ -132,7 +132,6 @@ class Producer(Client):
         """
         if self._is_finished:
             return 0
-        self._accumulator.lock.refuse_interrupts("flush")
         if threading.current_thread() in self._sender.threads:
             raise InvalidInput("a callback of a row cannot flush: it would wait for itself; do it in another thread")
         return self._accumulator.flush(timeout)
