@@ -125,9 +125,8 @@ class ProducerBatch(abc.ABC):
     def _columns(self) -> Rows:
         """Return the rows, and the partitions that they name."""
 
-    @abc.abstractmethod
-    def _assigned(self, ids: NDArray[np.int32]) -> None:
-        """Note the partition of each row."""
+    def _assigned(self, ids: NDArray[np.int32]) -> None:  # noqa: B027 -- an Arrow batch needs them no more
+        """Note the partition of each row, if futures of rows need it."""
 
     @abc.abstractmethod
     def succeed(self, offsets: Mapping[int, tuple[int, int]]) -> None:
@@ -283,9 +282,6 @@ class ArrowBatch(ProducerBatch):
         rows = self._rows
         assert rows is not None, "the batch was settled"
         return rows
-
-    def _assigned(self, ids: NDArray[np.int32]) -> None:
-        """Note nothing: the future has the offsets of each partition."""
 
     def succeed(self, offsets: Mapping[int, tuple[int, int]]) -> None:
         self._rows = None
