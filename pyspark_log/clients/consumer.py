@@ -466,7 +466,7 @@ class Consumer(Client):
             raise InvalidInput(f"this Consumer has no group to {what}; give the option group.id")
         return self._group
 
-    def _wait_for(self, take: Callable[[], list[T]], timeout_ms: float, *, is_alone: bool = False) -> list[T]:
+    def _wait_for(self, take: Callable[[], list[T]], timeout_ms: float) -> list[T]:
         """Return what `take` returns, once that is not empty or the time is over.
 
         If the call ends with an error or an interrupt, or because a member of a group is closed, the rows that were
@@ -502,7 +502,7 @@ class Consumer(Client):
                     return []
 
         try:
-            found = wait() if is_alone else self._in_turn(wait)
+            found = self._in_turn(wait)
             is_returned = self._reading.begin()  # nothing may fail from here on
         except BaseException:
             if has_begun:
@@ -537,14 +537,8 @@ class Consumer(Client):
 
     def _read_ahead(self, timeout_ms: float) -> None:
         """Read rows for the iteration, and wait for them for some time. Do nothing if another thread has closed it."""
-        rows_max = self._options.max_poll_records
-
-        def read() -> None:
-            rows = self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms, is_alone=True)
-            self._reading.ahead = rows[::-1]
-
         with contextlib.suppress(Closed):
-            self._in_turn(read)
+            self._wait_for(lambda: self._reading.take_ahead(self._options.max_poll_records), timeout_ms)
 
     def _of(self, partition: TopicPartition | tuple[str, int]) -> AssignedPartition:
         key = partition_of(partition)

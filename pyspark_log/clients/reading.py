@@ -322,6 +322,8 @@ class Reading:
     def go_back(self) -> None:
         """Read again what was taken since `begin`."""
         before, self._before = self._before, {}
+        if before:
+            self.ahead = []
         for each, place in before.items():
             each.go_back(place)
 
@@ -360,6 +362,12 @@ class Reading:
                     break
                 records += _records_of(batch)
         return records
+
+    def take_ahead(self, rows_max: int) -> list[ConsumerRecord]:
+        """Take the next rows, at most `rows_max`, for an iteration, and return them, too."""
+        rows = self.take_records(rows_max)
+        self.ahead = rows[::-1]
+        return rows
 
     def take_batches(self) -> list[ConsumerBatch]:
         """Return the next batches, up to the one with which they have `fetch.max.bytes`."""
