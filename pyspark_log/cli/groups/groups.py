@@ -61,6 +61,9 @@ def describe(
     from pyspark_log.reading.groups import lags, oldest_unread_ms
 
     log = open_log(path)
+    omitted = {"partitions"} if state or members else set()
+    omitted |= {"members"} if state and not members else set()
+    omitted |= set() if json or state else {"journal", "config"}
 
     def behind_ms(each: PartitionLag) -> int | None:
         oldest = oldest_unread_ms(log, each)
@@ -71,9 +74,7 @@ def describe(
         document = documents.group(handle.state, handle.address, lags(log, handle.state), behind_ms)
         if watch and sys.stdout.isatty():
             typer.echo(CLEAR, nl=False)
-        hidden = set() if json or state else {"journal", "config"}
-        wanted = {key for key in document if _is_wanted(key, state=state, members=members)} - hidden
-        output.show({key: each for key, each in document.items() if key in wanted}, json=json)
+        output.show({key: each for key, each in document.items() if key not in omitted}, json=json)
         if not watch:
             return
         time.sleep(WATCH_SECONDS)
@@ -131,13 +132,6 @@ def delete(log: Log, group: arguments.GroupId, yes: arguments.Yes = False) -> Do
     expire_dead_members(log, group)
     handle.delete()
     return {"group": group, "deleted": True}
-
-
-def _is_wanted(key: str, *, state: bool, members: bool) -> bool:
-    """Return whether a part of the document is wanted: the members, the partitions, or the rest."""
-    if key == "partitions":
-        return not (state or members)
-    return key != "members" or members or not state
 
 
 def expire_dead_members(log: Log, group: str) -> None:

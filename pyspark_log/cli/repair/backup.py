@@ -139,25 +139,21 @@ def _open(address: str) -> Store:
 
 def _document(backup: Backup) -> dict[str, Any]:
     topics = [
-        {"topic": each.topic.name, "topic_id": each.topic.topic_id, "entry": each.number, "rows": _rows(each.topic)}
+        {
+            "topic": each.topic.name,
+            "topic_id": each.topic.topic_id,
+            "entry": each.number,
+            "rows": sum(p.rows_between(p.log_start, p.log_end) for p in each.topic.partitions),
+        }
         for each in backup.topics
     ]
     groups = [{"group": each.state.group_id, "entry": each.number} for each in backup.groups]
-    return {
-        "backup": backup.number,
-        "cluster": backup.cluster,
-        "at_ms": backup.at_ms,
-        "topics": topics,
-        "groups": groups,
-    }
+    facts = {"backup": backup.number, "cluster": backup.cluster, "at_ms": backup.at_ms}
+    return facts | {"topics": topics, "groups": groups}
 
 
 def _in_short(backup: Backup) -> dict[str, Any]:
     """Return what people see of a backup: numbers in place of the topics and groups."""
-    rows = sum(_rows(each.topic) for each in backup.topics)
-    counts = {"topics": len(backup.topics), "rows": rows, "groups": len(backup.groups)}
-    return {"backup": backup.number, "cluster": backup.cluster, "at_ms": backup.at_ms} | counts
-
-
-def _rows(state: Any) -> int:
-    return sum(each.rows_between(each.log_start, each.log_end) for each in state.partitions)
+    found = _document(backup)
+    rows = sum(each["rows"] for each in found["topics"])
+    return found | {"topics": len(found["topics"]), "groups": len(found["groups"]), "rows": rows}

@@ -61,18 +61,10 @@ def rebuild(
     plan = survey(stores, environment, journals, open_node=open_store)
     if yes:
         execute.rebuild(plan, environment, journals_are_lost=journals_lost)
-        _write_descriptions(plan)
+        for handle in handles_of(open_log(",".join(store.url for store in plan.journal_stores)), None):
+            descriptions.write_on_nodes(handle)
     document = _document(plan, is_rebuilt=yes)
     return Result(document, text=_shown(document))
-
-
-def _write_descriptions(plan: Survey) -> None:
-    for handle in handles_of(open_log(_address(plan)), None):
-        descriptions.write_on_nodes(handle)
-
-
-def _address(plan: Survey) -> str:
-    return ",".join(store.url for store in plan.journal_stores)
 
 
 def _document(plan: Survey, *, is_rebuilt: bool) -> dict[str, Any]:
