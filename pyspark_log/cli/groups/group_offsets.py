@@ -310,23 +310,17 @@ def _read_offsets(file: str) -> dict[str | None, Offsets]:
 
     `-` is stdin. Raises `InvalidInput` for a line that is wrong, or a partition that has two.
     """
-    if file == STDIN:
-        return _read(sys.stdin, "stdin")
-    with Path(file).open(encoding="utf-8", errors="replace", newline="") as lines:
-        return _read(lines, file)
-
-
-def _read(lines: Iterable[str], name: str) -> dict[str | None, Offsets]:
+    name = "stdin" if file == STDIN else file
+    text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8", errors="replace")
     groups: dict[str | None, Offsets] = {}
     expected = 0
-    for number, line in enumerate(lines, 1):
-        text = line.removeprefix("\ufeff") if number == 1 else line  # of editors and shells of Windows
-        if not text.strip():
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):  # of editors and shells of Windows
+        if not line.strip():
             continue
-        fields = _fields(text)
+        fields = _fields(line)
         wanted = " or ".join(_FIELDS.values()) if not expected else _FIELDS[expected]
         if len(fields) not in _FIELDS or len(fields) != (expected or len(fields)) or not _are_offsets(fields):
-            raise InvalidInput(f"{name}, line {number}: {text.strip()[:100]!r} is not {wanted}; correct it")
+            raise InvalidInput(f"{name}, line {number}: {line.strip()[:100]!r} is not {wanted}; correct it")
         expected = len(fields)
         *group, topic, partition, offset = fields
         offsets = groups.setdefault(group[0] if group else None, {})

@@ -179,14 +179,11 @@ def drain(
             if errors := reassign.why_incomplete(handle.name, done):
                 return Result({"node": node_id, "fenced": False, "topics": list(moved.values())}, errors)
         # Until the node is fenced, a new topic may have placed replicas on it.
-        is_fenced = log.node(node_id).fenced
-        wanted = reassigner.topics_to_drain(log, node_id)
-        if is_fenced and not wanted:
-            break
-        if not is_fenced:
+        if not log.node(node_id).fenced:
             node_admin.set_fenced(log, node_id, fenced=True)
-            wanted = reassigner.topics_to_drain(log, node_id)
-    return Result({"node": node_id, "fenced": True, "topics": list(moved.values())})
+        wanted = reassigner.topics_to_drain(log, node_id)
+        if not wanted:
+            return Result({"node": node_id, "fenced": True, "topics": list(moved.values())})
 
 
 @command("pyspark-log nodes remove 1 --yes")
