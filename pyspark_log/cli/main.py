@@ -90,11 +90,13 @@ class _Program(LazyGroup):
 
 
 def _add_hint(error: Exception) -> None:
-    """Add a hint to an error about an unknown option, and say in plain words why a value is invalid."""
+    """Add a hint to an error about an unknown option, and the value to one about a value."""
     unknown: Any = error
     cause: Any = error.__cause__
     if hasattr(cause, "errors"):
-        unknown.message = _why_invalid(cause.errors()[0]) or unknown.message.removeprefix("Value error, ")
+        message, value = unknown.message.removeprefix("Value error, "), cause.errors()[0]["input"]
+        is_of_pydantic = message.startswith("Input ")  # which typer checks values with
+        unknown.message = f"{value!r} {message.removeprefix('Input ')}" if is_of_pydantic else message
     if not hasattr(unknown, "possibilities"):
         return
     command = unknown.ctx.command if unknown.ctx is not None else None
@@ -107,20 +109,6 @@ def _add_hint(error: Exception) -> None:
     if hint is not None:
         unknown.message += f"; {hint}"
         unknown.possibilities = None
-
-
-def _why_invalid(error: dict[str, Any]) -> str:
-    """Return why a number is invalid, or nothing. pydantic, which typer checks values with, says it for developers."""
-    value, limits = error["input"], error.get("ctx", {})
-    if error["type"] in {"int_parsing", "int_from_float"}:
-        return f"{value!r} is not a whole number"
-    if error["type"] == "float_parsing":
-        return f"{value!r} is not a number"
-    if "ge" in limits:
-        return f"{value} is less than {limits['ge']}"
-    if "le" in limits:
-        return f"{value} is greater than {limits['le']}"
-    return ""
 
 
 def _discard_output() -> None:

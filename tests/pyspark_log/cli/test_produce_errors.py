@@ -93,14 +93,14 @@ def test_acks_and_compression_are_kafkas(cli, acks, compression):
     [
         ("produce t --acks 2", "'2' is not one of 'all', '-1', '1', '0'"),
         ("produce t --compression gzip", "'gzip' is not one of 'none', 'lz4', 'zstd'"),
-        ("produce t --batch-rows 0", "0 is less than 1"),
+        ("produce t --batch-rows 0", "'0' should be greater than or equal to 1"),
         ("produce t --format xml", "'xml' is not one of 'text', 'json'"),
         ("produce t --key-separator=", "it is empty"),
         ("produce t --key-separator : --format json", "it applies to text lines"),
         ("consume t --key-separator : --json", "it applies to text lines"),
         ("consume t --max-messages -1", "Invalid value for '--max-messages'"),
-        ("node run --interval x", "'x' is not a number"),
-        ("node run --leader-imbalance-per-broker-percentage 101", "101 is greater than 100"),
+        ("node run --interval x", "'x' should be a valid number"),
+        ("node run --leader-imbalance-per-broker-percentage 101", "'101' should be less than or equal to 100"),
         ("maintain --watch", "No such option: --watch; use: pyspark-log node run"),
         # What is typed as for Kafka
         ("--path /x topics list", "No such option: --path; put options after the command"),
