@@ -99,11 +99,10 @@ def alter(
 
     changes |= GroupConfig.defaults(delete_config or ())
     try:
-        before = log.group(group).state.config
+        handle = log.group(group)
     except UnknownGroup:
-        before = GroupConfig()
-    before.alter(changes)  # a group is not created if a setting is refused
-    handle = log.group(group, create=True)
+        GroupConfig().alter(changes)  # it is not created if a setting is refused
+        handle = log.group(group, create=True)
     old = handle.state.config.show()
     new = handle.alter_config(changes).show()
     changed = {key: value for key, value in new.items() if value != old[key]}

@@ -212,7 +212,6 @@ class _Lines:
         self._begun: list[bytes] = []
         self._begun_bytes = 0
         self._ended = False
-        self.bytes_read = 0
         self.lines_read = 0
         self.size: int | None = None
         """In bytes, if the stream is a file."""
@@ -249,7 +248,6 @@ class _Lines:
 
     def _taken(self) -> list[bytes] | None:
         data = self._stream.read1(READ_BYTES)  # type: ignore[attr-defined]  # of every buffered stream
-        self.bytes_read += len(data)
         if not data:
             self._ended = True
             if not self._begun:
@@ -280,7 +278,6 @@ class _Lines:
 def _write(lines: _Lines, batches: Batches, rows_max: int, linger: float, advance: Callable[[int], object]) -> bool:
     """Write all lines. Return whether an interrupt ended the input; what the pipe had until then is written."""
     deadline = None
-    bytes_shown = 0
 
     def add(arrived: list[bytes]) -> None:
         while arrived:
@@ -301,8 +298,7 @@ def _write(lines: _Lines, batches: Batches, rows_max: int, linger: float, advanc
             batches.end()
             return False
         add(arrived)
-        advance(lines.bytes_read - bytes_shown)
-        bytes_shown = lines.bytes_read
+        advance(sum(map(len, arrived)) + len(arrived))
         if batches.lines_pending == 0:
             deadline = None
         elif deadline is None:
