@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log.documents.figures import OnNode, figures_of
+from pyspark_log.documents.figures import figures_of
 from pyspark_log_coordinator.model.partition import by_number
 from pyspark_log_storage.errors import UnknownTopic
 from pyspark_log_storage.stores import reserve
@@ -83,9 +83,6 @@ def topics_on(log: Log, node_id: str) -> list[dict[str, Any]]:
         except UnknownTopic:
             continue  # deleted after the names were listed
         if has is not None:
-            topics.append({"topic": name} | _counts(has))
+            fields = ("replicas", "leads", "in_sync", "behind")
+            topics.append({"topic": name} | {field: getattr(has, field) for field in fields})
     return topics
-
-
-def _counts(has: OnNode) -> dict[str, int]:
-    return {name: getattr(has, name) for name in ("replicas", "leads", "in_sync", "behind")}

@@ -225,7 +225,9 @@ def import_(
         offsets[name] = within_log(log, each)
     before = {name: _committed_if_any(log, name) for name in offsets}
     if execute:
-        _check_resettable(log, offsets)
+        for name, each in offsets.items():  # before the first is reset
+            expire_dead_members(log, name)
+            check_reset(log, name, each)
         _reset_all(log, offsets)
     shown = [
         {"group": name, "reset": execute, "partitions": _documents(each, "new", before[name])}
@@ -247,13 +249,6 @@ def _chosen(groups: dict[str | None, Offsets], group: list[str] | None, file: st
         if name not in named:
             raise InvalidInput(f"{file} has no offsets of group {name!r}; it has those of {', '.join(named)}")
     return {name: each for name, each in named.items() if not group or name in group}
-
-
-def _check_resettable(log: Log, groups: dict[str, Offsets]) -> None:
-    """Raise what the reset of any of the groups would raise, before the first is reset."""
-    for name, offsets in groups.items():
-        expire_dead_members(log, name)
-        check_reset(log, name, offsets)
 
 
 def _reset_all(log: Log, groups: dict[str, Offsets]) -> None:

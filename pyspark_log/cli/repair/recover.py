@@ -56,9 +56,13 @@ def recover(
     """
     for topic in topics or ():
         check_topic(topic)
-    # The cluster is opened only for a node id.
-    log = None if node is None or "/" in node else open_log(path)
-    store = _store_at(path if node is None else node) if log is None or node is None else _store_of(log, node)
+    log = None
+    if node is None or "/" in node:
+        store = _store_at(path if node is None else node)
+    else:
+        log = open_log(path)
+        incarnation, store = log.node(node).incarnation, log.node_store(node)
+        require_marker(store, node, incarnation)
     found: list[dict[str, Any]] = []
     for topic in topics or filter(is_topic, store.folders(TOPICS)):
         done = [*node_recovery.recover(store, topic, real_environment(), log, everything=everything, dry_run=dry_run)]
@@ -80,14 +84,6 @@ def _store_at(address: str) -> Store:
     store = open_store(url)
     if read_marker(store) is None and not any(True for _ in store.folders(TOPICS)):
         raise NoCluster(f"no node at {url}: it has neither a node marker nor topics; check the address")
-    return store
-
-
-def _store_of(log: Log, node: str) -> Store:
-    """Return the store of a node."""
-    member = log.node(node)
-    store = log.node_store(node)
-    require_marker(store, node, member.incarnation)
     return store
 
 
