@@ -128,13 +128,13 @@ def renew(
     marker = node_admin.renewable_marker(log.store_at(url), node_id)
     is_here = marker is not None and url == before.url and marker.incarnation == before.incarnation
     was_set_back = is_here and is_set_back(log, node_id)
-    if (marker is None or was_set_back) and not yes:
-        why = "has no node marker: the disk is empty, or it is not mounted"
+    if marker is None or was_set_back:
+        why, how = "has no node marker: the disk is empty, or it is not mounted", "without data"
         if was_set_back:
             why = "lacks files that the node holds: the disk was set back or emptied, or a restore is not finished"
-        typer.echo(f"{log.store_at(url).url} {why}", err=True)
-        what = f"start node {node_id} there {'anew' if was_set_back else 'without data'}?"
-        arguments.confirm(what, otherwise="nothing was changed", yes=False)
+            how = "anew"
+        question = f"{log.store_at(url).url} {why}\nstart node {node_id} there {how}?"
+        arguments.confirm(question, otherwise="nothing was changed", yes=yes)
     node, renewed = renew_set_back(log, node_id) if was_set_back else node_admin.renew(log, node_id, url)
     log.probe_nodes()
     print_voting_advice(log)

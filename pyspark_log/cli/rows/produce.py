@@ -210,7 +210,6 @@ class _Lines:
         self._stream = stream
         self._line_bytes_max = line_bytes_max
         self._begun: list[bytes] = []
-        self._begun_bytes = 0
         self._ended = False
         self.lines_read = 0
         self.size: int | None = None
@@ -263,11 +262,10 @@ class _Lines:
         lines = []
         if end:
             lines = b"".join([*self._begun, head]).split(b"\n")
-            self._begun, self._begun_bytes = [], 0
+            self._begun = []
         if tail:
             self._begun.append(tail)
-            self._begun_bytes += len(tail)
-            if self._begun_bytes > self._line_bytes_max:
+            if sum(map(len, self._begun)) > self._line_bytes_max:
                 raise InvalidRecord(
                     f"line {self.lines_read + len(lines) + 1} has more than {self._line_bytes_max:,} bytes, which is "
                     "too long for this topic; check the input, or increase the topic's max.message.bytes"
