@@ -29,7 +29,7 @@ from pyspark_log.clients.records import (
     partitions_of,
 )
 from pyspark_log.opening import own_log
-from pyspark_log.options.clients import parse_consumer
+from pyspark_log.options.clients import ConsumerOptions
 from pyspark_log.reading.polling import Poller
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log.reading.rows import first_row
@@ -100,7 +100,7 @@ class Consumer(Client):
         Reads nothing yet. docs/reference/options.md lists the options. Raises `InvalidOption`, `InvalidInput`.
         """
         self._address = address = address_of(path, config, "subscribe takes the topics")
-        self._options = parse_consumer(config, options)
+        self._options = ConsumerOptions.parse(config, options)
         self._log = own_log(address, self._options.storage_options)
         self._poller = Poller(self._log, self._options.longest_pause)
         self._reading = Reading(self._poller, self._options.fetch_bytes)

@@ -15,7 +15,7 @@ from pyspark_log.clients.records import address_of
 from pyspark_log.clients.row_input import arrow_rows, checked_row, lasting
 from pyspark_log.clients.sender import Sender
 from pyspark_log.opening import canonical, own_log
-from pyspark_log.options.clients import parse_producer
+from pyspark_log.options.clients import ProducerOptions
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Producer(Client):
         """
         _refuse_after_the_end()
         given = address_of(path, config, "send takes the topic")
-        self._options = parse_producer(config, options)
+        self._options = ProducerOptions.parse(config, options)
         address = canonical(given)
         stores = self._options.storage_options
         log = own_log(address, stores)

@@ -15,7 +15,7 @@ import msgspec
 from pyspark_log.clients.own_lock import Busy, Client, Closed, OwnTurn
 from pyspark_log.clients.records import address_of
 from pyspark_log.opening import own_log
-from pyspark_log.options.clients import parse_worker
+from pyspark_log.options.clients import WorkerOptions
 from pyspark_log_coordinator.assignors import connect
 from pyspark_log_coordinator.group.state import Protocol
 from pyspark_log_coordinator.membership.group_member import GroupMember
@@ -155,7 +155,7 @@ class Worker(Client):
         Reads nothing yet. docs/reference/options.md lists the options. Raises `InvalidOption`, `InvalidInput`.
         """
         address = address_of(path, config, "tasks are the third argument")
-        parsed = parse_worker(config, options)
+        parsed = WorkerOptions.parse(config, options)
         check_group(group_id)
         self._tasks = tasks
         configured = self._configured()

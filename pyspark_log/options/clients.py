@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -19,6 +20,9 @@ from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 def _read_strategies(text: str) -> tuple[str, ...]:
@@ -36,7 +40,17 @@ _RESETS = {"earliest": "earliest", "smallest": "earliest", "beginning": "earlies
 _RESETS |= {"latest": "latest", "largest": "latest", "end": "latest", "none": "none", "error": "none"}
 
 
-class ProducerOptions(Options, kinds=PRODUCER):
+class ClientOptions(Options):
+    """The options of a client, with `_` or `.` in their names."""
+
+    @classmethod
+    def parse(cls, config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> Self:
+        """Return the options; warn once of those without effect. Raise `InvalidOption`."""
+        [kind] = cls.kinds
+        return cls(warned(gather(config or {}, kind, keywords)))
+
+
+class ProducerOptions(ClientOptions, kinds=PRODUCER):
     """The options of a Producer. Sizes in bytes, times without a unit in the name in seconds."""
 
     acks = replace(SinkOptions.acks, also="request.required.acks")
@@ -58,10 +72,8 @@ class ProducerOptions(Options, kinds=PRODUCER):
     storage_options = STORAGE_OPTIONS
     retry: RetryPolicy
 
-    def __init__(self, given: Given) -> None:
-        """Raise `InvalidOption`."""
-        super().__init__(given)
-        vars(self).update(retry=retry_policy(self))
+    def made_of(self, given: Given) -> dict[str, Any]:
+        return {"retry": retry_policy(self)}
 
 
 class GroupOptions(Options):
@@ -81,14 +93,12 @@ class GroupOptions(Options):
     auto_commit_interval: float | None
     """None: commits are the program's own."""
 
-    def __init__(self, given: Given) -> None:
-        """Raise `InvalidOption`."""
-        super().__init__(given)
+    def made_of(self, given: Given) -> dict[str, Any]:
         interval = given.get(GroupOptions._auto_commit_seconds) if self.enable_auto_commit else None
-        vars(self).update(member=_member_settings(self), auto_commit_interval=interval)
+        return {"member": _member_settings(self), "auto_commit_interval": interval}
 
 
-class ConsumerOptions(Options, kinds=CONSUMER):
+class ConsumerOptions(ClientOptions, kinds=CONSUMER):
     """The options of a Consumer. Sizes in bytes, times in seconds."""
 
     reset = opt("auto.offset.reset", choice(_RESETS), "latest")
@@ -102,15 +112,13 @@ class ConsumerOptions(Options, kinds=CONSUMER):
     """None without `group.id`."""
     storage_options = STORAGE_OPTIONS
 
-    def __init__(self, given: Given) -> None:
-        """Raise `InvalidOption`."""
-        super().__init__(given)
+    def made_of(self, given: Given) -> dict[str, Any]:
         for option in (GroupOptions.group_instance_id, GroupOptions.enable_auto_commit):
             given.require(option, GroupOptions.group_id)
-        vars(self).update(group=GroupOptions(given) if given.has(GroupOptions.group_id) else None)
+        return {"group": GroupOptions(given) if given.has(GroupOptions.group_id) else None}
 
 
-class WorkerOptions(Options, kinds={Kind.WORKER}):
+class WorkerOptions(ClientOptions, kinds={Kind.WORKER}):
     """The options of a Worker. Times in ms."""
 
     scheduled_rebalance_max_delay_ms = opt(
@@ -124,10 +132,8 @@ class WorkerOptions(Options, kinds={Kind.WORKER}):
     storage_options = STORAGE_OPTIONS
     member: MemberSettings
 
-    def __init__(self, given: Given) -> None:
-        """Raise `InvalidOption`."""
-        super().__init__(given)
-        vars(self).update(member=_member_settings(self))
+    def made_of(self, given: Given) -> dict[str, Any]:
+        return {"member": _member_settings(self)}
 
 
 def _member_settings(options: GroupOptions | WorkerOptions) -> MemberSettings:
@@ -145,18 +151,3 @@ def _member_settings(options: GroupOptions | WorkerOptions) -> MemberSettings:
         client_id=options.client_id,
         host=socket.gethostname(),
     )
-
-
-def parse_producer(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> ProducerOptions:
-    """Return the options. Raise `InvalidOption`."""
-    return ProducerOptions(warned(gather(config or {}, Kind.PRODUCER, keywords)))
-
-
-def parse_consumer(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> ConsumerOptions:
-    """Return the options. Raise `InvalidOption`."""
-    return ConsumerOptions(warned(gather(config or {}, Kind.CONSUMER, keywords)))
-
-
-def parse_worker(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> WorkerOptions:
-    """Return the options. Raise `InvalidOption`."""
-    return WorkerOptions(warned(gather(config or {}, Kind.WORKER, keywords)))

@@ -127,13 +127,14 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Options:  # noqa: PLW1641 -- some values are dicts
-    """Parsed options. A subclass declares each option once, and makes several into one value by its own code.
+    """Parsed options. A subclass declares each option once, and makes several into one value (`made_of`).
 
     An option whose field begins with `_` has no value of its own: only that code reads it.
     """
 
     OF: ClassVar[dict[Kind, dict[str, Option[Any]]]] = {}
     """The options of each kind, by all of their names in lower case."""
+    kinds: ClassVar[Kinds]
     declared: ClassVar[list[Option[Any]]]
     """Those of the class. A field that is such a class itself stands for its options."""
     _own: ClassVar[dict[str, Option[Any]]]
@@ -141,6 +142,7 @@ class Options:  # noqa: PLW1641 -- some values are dicts
 
     def __init_subclass__(cls, kinds: Kinds = frozenset()) -> None:
         """Find the options. They are those of `kinds`, or of the class that has this one as a field."""
+        cls.kinds = kinds
         fields = {name: each for name, each in vars(cls).items() if isinstance(each, (Option, type))}
         cls.declared = [each for field in fields.values() for each in getattr(field, "declared", [field])]
         cls._own = {name: each for name, each in fields.items() if isinstance(each, Option) and name[0] != "_"}
@@ -151,6 +153,11 @@ class Options:  # noqa: PLW1641 -- some values are dicts
     def __init__(self, given: Given) -> None:
         """Raise `InvalidOption`."""
         vars(self).update({field: given.get(option) for field, option in self._own.items()})
+        vars(self).update(self.made_of(given))
+
+    def made_of(self, given: Given) -> dict[str, Any]:
+        """Return the values that several options make, and check options together. Raise `InvalidOption`."""
+        return {}
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         """Refuse: parsed options are not changed."""

@@ -55,26 +55,19 @@ class SourceOptions(Options, kinds=SOURCE):
     storage_options = opt("storage_options", value.JSON, unset=StorageOptions.of_environment)
     async_progress = opt("asyncProgressTrackingEnabled", choice({"false": False}), "false")
 
-    def __init__(self, given: Given) -> None:
-        """Raise `InvalidOption`."""
-        super().__init__(given)
+    def made_of(self, given: Given) -> dict[str, Any]:
         (starting, *_), (ending, *_) = self._starts_and_ends(given)
-        vars(self).update(
-            subscription=self._read_subscription(given),
-            starting=given.get(starting),
-            ending=given.get(ending),
-        )
+        start, end = given.get(starting), given.get(ending)
         low, high = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if low is not None and high is not None and low > high:
             message = f"option minOffsetsPerTrigger is {low}, which is more than maxOffsetsPerTrigger ({high})"
             raise InvalidOption("minOffsetsPerTrigger", f"{message}; decrease it, or increase maxOffsetsPerTrigger")
-        if isinstance(self.starting, CommittedOffsets):
+        if isinstance(start, CommittedOffsets):
             given.require(starting, SourceOptions.group_id)
-        if isinstance(self.starting, GlobalTimestamp) and isinstance(self.ending, GlobalTimestamp):
-            first, last = self.starting.ms, self.ending.ms
-            if first > last:  # there may be no row between
-                message = f"option endingTimestamp is {last}, which is before startingTimestamp ({first})"
-                raise InvalidOption("endingTimestamp", f"{message}; set a later end")
+        if isinstance(start, GlobalTimestamp) and isinstance(end, GlobalTimestamp) and start.ms > end.ms:
+            message = f"option endingTimestamp is {end.ms}, which is before startingTimestamp ({start.ms})"
+            raise InvalidOption("endingTimestamp", f"{message}; set a later end")  # there may be no row between
+        return {"subscription": self._read_subscription(given), "starting": start, "ending": end}
 
     @classmethod
     def shadowed(cls, given: Given) -> list[str]:

@@ -13,7 +13,7 @@ from pyspark_log import Consumer, Producer, TaskRunner, Worker
 from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.own_lock import Busy, OwnLock, OwnTurn
 from pyspark_log.clients.producer_batch import RowBatch
-from pyspark_log.options.clients import parse_producer
+from pyspark_log.options.clients import ProducerOptions
 from pyspark_log_coordinator.membership.latch import Latch
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.pyspark_log.clients.interrupts import at_each_step, ctrl_c, interrupted
@@ -24,7 +24,7 @@ MEMORY = 100_000
 
 def accumulator():
     """Collects rows that nobody takes, and what was sent without an error."""
-    made = Accumulator(parse_producer(None, {"buffer.memory": MEMORY, "batch.size": 200, "linger.ms": 0}))
+    made = Accumulator(ProducerOptions.parse(None, {"buffer.memory": MEMORY, "batch.size": 200, "linger.ms": 0}))
     made.accepted = []
     return made
 

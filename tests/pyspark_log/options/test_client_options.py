@@ -4,16 +4,16 @@ import pytest
 
 from pyspark_log import Consumer, Producer
 from pyspark_log.options import IgnoredOptionWarning
-from pyspark_log.options.clients import parse_consumer, parse_producer, parse_worker
+from pyspark_log.options.clients import ConsumerOptions, ProducerOptions, WorkerOptions
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster
 
 
 def producer(config=None, **keywords):
-    return parse_producer(config, keywords)
+    return ProducerOptions.parse(config, keywords)
 
 
 def consumer(config=None, **keywords):
-    return parse_consumer(config, keywords)
+    return ConsumerOptions.parse(config, keywords)
 
 
 def test_options_are_given_in_a_dict_or_as_keywords_and_one_that_is_none_is_not_set():
@@ -80,13 +80,13 @@ def test_a_consumer_commits_by_itself_only_if_it_is_asked_to():
     assert group.auto_commit_interval == 0.1
 
 
-@pytest.mark.parametrize("parse", [parse_consumer, parse_worker])
-def test_a_member_sends_a_heartbeat_before_its_group_removes_it(parse):
-    given = {"group.id": "g"} if parse is parse_consumer else {}
-    parse({**given, "session.timeout.ms": 1000, "heartbeat.interval.ms": 999}, {})
+@pytest.mark.parametrize("options", [ConsumerOptions, WorkerOptions])
+def test_a_member_sends_a_heartbeat_before_its_group_removes_it(options):
+    given = {"group.id": "g"} if options is ConsumerOptions else {}
+    options.parse({**given, "session.timeout.ms": 1000, "heartbeat.interval.ms": 999}, {})
     for more in ({"session.timeout.ms": 1000, "heartbeat.interval.ms": 1000}, {"session.timeout.ms": 3000}):
         with pytest.raises(InvalidOption, match=r"must be less than session\.timeout\.ms"):
-            parse({**given, **more}, {})
+            options.parse({**given, **more}, {})
 
 
 @pytest.mark.parametrize(("parse", "refused"), [(producer, "on_delivery"), (consumer, "on_commit")])
