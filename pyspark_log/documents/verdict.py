@@ -98,9 +98,10 @@ def _of_nodes(nodes: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
                 led = each["has"].leads
                 words = f"{name} does not answer"
                 words += f", and still leads {counted(led, 'partition')}" if led else ""
-                remedy = "Bring its store back. " if not led else "The next writer elects other leaders; "
-                remedy += "bring its store back." if led else ""
-                yield Finding(Level.BAD, f"{words}.", remedy.strip())
+                remedy = (
+                    "The next writer elects other leaders; bring its store back." if led else "Bring its store back."
+                )
+                yield Finding(Level.BAD, f"{words}.", remedy)
             case "full":
                 remedy = "Free space on it, or shorten the retention of its largest topics."
                 yield Finding(Level.BAD, f"{name} has a full disk.", remedy)

@@ -1,1 +1,1 @@
-"""Commands that write and print rows, or copy them from and to Kafka."""
+"""Commands that write and print rows."""
