@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 import re
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeVar
 
 import typer
 
@@ -75,13 +74,8 @@ def examples(*lines: str, more: str = "") -> Callable[[Command], Command]:
     return add
 
 
-class Format(str, enum.Enum):
-    """The format of rows as lines."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
+Format = Literal["text", "json"]
+"""The format of rows as lines."""
 KeySeparator = Annotated[
     str | None,
     typer.Option(
@@ -94,7 +88,7 @@ def check_key_separator(separator: str | None, form: Format) -> None:
     """End the program if the separator cannot be used."""
     if separator == "":
         refuse("--key-separator", "it is empty; expected at least one character")
-    if separator is not None and form is Format.JSON:
+    if separator is not None and form == "json":
         refuse("--key-separator", "it applies to text lines only; in JSON lines the key is a field")
 
 

@@ -79,13 +79,12 @@ def span(since: int, until: int, now: int | None = None) -> Span:
 
 def known_since(journals: Iterable[Journal | None]) -> float:
     """Return since when all of these journals are known (ms)."""
-    return max((_known_since(each) for each in journals), default=-float("inf"))
-
-
-def _known_since(journal: Journal | None) -> float:
-    if journal is None or (journal.problem and not journal.moments):
-        return float("inf")
-    return journal.begin_ms if journal.begin > 1 else -float("inf")
+    since = -float("inf")
+    for each in journals:
+        if each is None or (each.problem and not each.moments):
+            return float("inf")
+        since = max(since, each.begin_ms if each.begin > 1 else since)
+    return since
 
 
 def rates(journals: Mapping[Key, Journal], keys: Collection[Key], within: Span, *fields: str) -> list[Values]:

@@ -111,7 +111,7 @@ def consume(  # noqa: PLR0913  # one for each option of the command
     form: Annotated[
         Format,
         typer.Option("--format", help="Format of a line: text is the value, json is the row as produce reads it."),
-    ] = Format.TEXT,
+    ] = "text",
     key_separator: arguments.KeySeparator = None,
     output: Annotated[
         pathlib.Path | None,
@@ -129,7 +129,7 @@ def consume(  # noqa: PLR0913  # one for each option of the command
     Text prints a null value as null. JSON prints binary data as {"base64": "/w=="}. A row of a typed topic is printed
     as a JSON object, in text with its columns alone.
     """
-    form = Format.JSON if json else form
+    form = "json" if json else form
     arguments.check_key_separator(key_separator, form)
     begin, until = _position(FROM, start), _position(TO, "latest" if end is None else end)
     if follow:
@@ -137,7 +137,7 @@ def consume(  # noqa: PLR0913  # one for each option of the command
             {TO: end, "--output": output}, "--follow waits for rows without end; omit one of the two"
         )
     if output is not None:
-        _check_output(output, is_formatted=form is Format.JSON or key_separator is not None)
+        _check_output(output, is_formatted=form == "json" or key_separator is not None)
     if group is not None:
         if start not in WORDS[FROM]:
             why = f"with --group it is earliest or latest, not {start!r}; to go elsewhere, use: pyspark-log groups "
@@ -254,7 +254,7 @@ def _printer(form: Format, key_separator: str | None) -> Write:
     separator = None if key_separator is None else os.fsencode(key_separator)
 
     def write(record: pa.RecordBatch, topic: str, partition: int, offset: Offsets) -> None:
-        if form is Format.JSON:
+        if form == "json":
             lines = row_lines.encode_json(record, topic, partition, offset)
         else:
             lines = row_lines.encode_text(record, separator)

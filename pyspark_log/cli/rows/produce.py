@@ -64,7 +64,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     ] = None,
     form: Annotated[
         Format, typer.Option("--format", help="Format of a line: text is a value, json is an object (see below).")
-    ] = Format.TEXT,
+    ] = "text",
     key_separator: arguments.KeySeparator = None,
     acks: Annotated[
         Literal["all", "-1", "1", "0"],
@@ -111,7 +111,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     }
 
     def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
-        if form is Format.JSON:
+        if form == "json":
             return row_lines.decode_json(lines, first_line)
         return row_lines.decode_text(lines, first_line, None if key_separator is None else os.fsencode(key_separator))
 
