@@ -84,13 +84,13 @@ def ui(  # noqa: PLR0913, PLR0917 -- options
     if mask:
         masks.check(mask, {each.name: each.schemas for each in handles_of(log, None)})
     host = host or "0.0.0.0"  # noqa: S104 -- as the user has typed it
-    if not token and not _is_loopback(host):
-        token = secrets.token_urlsafe(18)
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         arguments.refuse("--listen", f"{listen!r} cannot be listened on: {error}; choose another address or port")
-    bound = listener.getsockname()[1]
+    bound_host, bound, *_ = listener.getsockname()
+    if not token and not ipaddress.ip_address(bound_host).is_loopback:
+        token = secrets.token_urlsafe(18)
     settings = Settings(
         path=path,
         host=host,
@@ -110,12 +110,3 @@ def ui(  # noqa: PLR0913, PLR0917 -- options
 
 
 _PATH = re.compile("[A-Za-z0-9/_.~-]*")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

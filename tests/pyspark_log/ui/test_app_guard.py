@@ -162,6 +162,8 @@ def test_the_address_that_is_printed_has_the_token(log, monkeypatch):
     said = CommandLine(log.path).out("ui", "--token", "a&b=c#d", "--listen", "127.0.0.1:0")
     address = next(word for word in said.split() if word.startswith("http"))
     assert parse_qs(urlsplit(address).query, strict_parsing=True) == {"token": ["a&b=c#d"]}
+    for listen, has_token in (("127.0.0.1:0", False), ("localhost:0", False), ("0.0.0.0:0", True)):
+        assert ("/?token=" in CommandLine(log.path).out("ui", "--listen", listen)) == has_token, listen
     for text in ("8080", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:-1", "127.0.0.1:²"):
         assert f"'{text}' is not HOST:PORT" in CommandLine(log.path).misuse("ui", f"--listen={text}")
 
