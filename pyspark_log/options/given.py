@@ -66,7 +66,7 @@ def check_source(options: Mapping[str, str]) -> SourceOptions:
 def parse_sink(options: Mapping[str, object], *, streaming: bool) -> SinkOptions:
     """Return the options of a write; warn once of options without effect. Raise `InvalidOption`."""
     given = gather(options, Kind.SINK_STREAM if streaming else Kind.SINK_BATCH)
-    parsed = SinkOptions(given, options)
+    parsed = SinkOptions(given)
     warned(given)
     return parsed
 
@@ -77,6 +77,7 @@ def gather(options: Mapping[str, object], kind: Kind, keywords: Mapping[str, obj
     Raise `InvalidOption` for one that is unknown, refused, or given with two values.
     """
     texts: dict[str, str] = {}
+    sparks: dict[str, str] = {}
     ignored = []
     for name, value in [*options.items(), *(keywords or {}).items()]:
         key = name.lower() if kind in QUERIES else name.lower().replace("_", ".")
@@ -86,12 +87,14 @@ def gather(options: Mapping[str, object], kind: Kind, keywords: Mapping[str, obj
         if value is None:
             continue
         text = as_text(value)
-        if option is None or (key, text.strip().lower()) in foreign.ONLY_KAFKAS:
+        if option is None and key in foreign.SILENT:
+            sparks[key] = text
+        elif option is None or (key, text.strip().lower()) in foreign.ONLY_KAFKAS:
             ignored.append(name)
         elif texts.setdefault(option.name, text).strip() != text.strip():
             message = f"option {option.name} is given twice, also as {name}, with different values; remove one of them"
             raise InvalidOption(option.name, message)
-    return Given(kind, texts, tuple(name for name in ignored if name.lower() not in foreign.SILENT))
+    return Given(kind, texts, tuple(ignored), sparks)
 
 
 def _refuse_unless_ignored(name: str, key: str, kind: Kind, *, is_set: bool) -> None:

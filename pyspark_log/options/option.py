@@ -98,6 +98,8 @@ class Given(msgspec.Struct, frozen=True):
     kind: Kind
     texts: Mapping[str, str]
     ignored: tuple[str, ...]
+    sparks: Mapping[str, str]
+    """Spark's own, by their names in lower case."""
 
     def has(self, option: Option[Any]) -> bool:
         """Return whether the user set the option."""

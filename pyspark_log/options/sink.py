@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -56,17 +55,8 @@ class SinkOptions(Options, kinds=SINK):
     query_name: str
     """The queryName of a query; empty if it has none."""
 
-    def __init__(self, given: Given, options: Mapping[str, object]) -> None:
-        """`options` are all that Spark passes, with its own `checkpointLocation` and `queryName`.
-
-        Raise `InvalidOption`.
-        """
-        super().__init__(given)
+    def made_of(self, given: Given) -> dict[str, Any]:
         is_stream = given.kind is Kind.SINK_STREAM
-        own = {name.lower(): str(text) for name, text in options.items()} if is_stream else {}
-        vars(self).update(
-            retry=retry_policy(self), checkpoint=own.get("checkpointlocation"), query_name=own.get("queryname", "")
-        )
         given.require(SinkOptions.txn_version, SinkOptions.txn_app_id)
         if not is_stream:
             given.require(SinkOptions.txn_app_id, SinkOptions.txn_version)
@@ -77,6 +67,9 @@ class SinkOptions(Options, kinds=SINK):
         if self.topic is not None and self.topic == self.dead_letter_topic:
             message = f"options topic and dead.letter.topic are both {self.topic!r}; set dead.letter.topic to another"
             raise InvalidOption("dead.letter.topic", f"{message} topic")
+        sparks = given.sparks if is_stream else {}
+        own = {"checkpoint": sparks.get("checkpointlocation"), "query_name": sparks.get("queryname", "")}
+        return own | {"retry": retry_policy(self)}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the values alone: a task that gets them must not import the declarations."""
