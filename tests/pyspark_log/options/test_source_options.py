@@ -56,7 +56,6 @@ def test_a_subscription_is_a_list_a_pattern_of_whole_names_or_partitions():
         ("assign", '{"t":0}', "it cannot be parsed"),
         ("assign", '{"t":[-1]}', "partition -1 of topic t is out of range"),
         ("assign", '{"t":[]}', "it assigns no partition"),
-        ("assign", '{"t":[0],"t":[1]}', "it names t twice"),
     ],
 )
 def test_a_subscription_that_cannot_be_used_is_refused(option, text, reason):
@@ -122,9 +121,6 @@ def test_times_are_for_all_or_for_each_partition_and_take_precedence_over_offset
         ("startingOffsets", '{"t":{"-1":3}}', "partition -1 of topic t is out of range"),
         ("startingOffsets", '{"t":{}}', "it names no partition"),
         ("startingOffsets", '{"t":"newest"}', "'newest' of topic t is no offset"),
-        ("startingOffsets", '{"t":"earliest","t":{"0":1}}', "it names t twice"),
-        ("startingOffsets", '{"t":{"0":1,"0":2}}', "it names 0 twice"),
-        ("startingOffsets", '{"t":{"0":1,"-0":2}}', "it names a partition of t twice"),
         ("startingOffsets", '{"t":{"0":9223372036854775808}}', "the offset 9223372036854775808 of t-0"),
         ("startingOffsetsByTimestamp", '{"t":"earliest"}', "'earliest' of topic t is no timestamp"),
         ("startingOffsetsByTimestamp", '{"t":{"0":-1}}', "the timestamp -1 of t-0 is out of range"),
