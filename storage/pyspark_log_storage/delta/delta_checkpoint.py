@@ -110,7 +110,7 @@ def decode(data: bytes, name: str) -> list[Action]:
         rows = file.read(known, use_threads=False).to_pylist(maps_as_pydicts="lossy")
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise CorruptObject(name, f"it is no checkpoint of a Delta table ({error})") from error
-    return [decoding.decode(_action, _without_nulls(row), name, CorruptObject) for row in rows]
+    return [decoding.decode(_action, row, name, CorruptObject) for row in rows]
 
 
 def _place(data: bytes) -> tuple[int, int] | None:
@@ -123,10 +123,3 @@ def _place(data: bytes) -> tuple[int, int] | None:
 
 def _action(row: Any) -> Action:
     return msgspec.convert(row, Action)
-
-
-def _without_nulls(value: Any) -> Any:
-    """Return a row without fields that are null: these are as good as missing."""
-    if not isinstance(value, dict):
-        return value
-    return {name: _without_nulls(each) for name, each in value.items() if each is not None}

@@ -62,6 +62,7 @@ CHECKPOINT_EVERY = 20
 VERSION_MAX = 2**62
 """Larger numbers are no versions: engines count them with 64 bits."""
 
+_NUMBERED = re.compile(r"([0-9]{20})((?:\..*)?)", re.DOTALL)
 _COMMIT, _CHECKPOINT = ".json", ".checkpoint.parquet"
 _READS = 4
 """How often a table is read again that others publish and tidy up meanwhile."""
@@ -192,11 +193,6 @@ def commit_key(folder: str, version: int) -> str:
     return f"{log_of(folder)}{version:020d}{_COMMIT}"
 
 
-def is_version(text: str) -> bool:
-    """Return whether this is a version as it is in names of objects."""
-    return len(text) == 20 and text.isascii() and text.isdigit()  # noqa: PLR2004
-
-
 def encode(actions: Sequence[Action]) -> bytes:
     """Return the stored bytes of a version; its `commit_info`, if there is one, comes first."""
     lines = b"".join(_encoder.encode(each) + b"\n" for each in actions if each.commit_info is None)
@@ -275,9 +271,8 @@ def _listed(store: Store, log: str) -> tuple[list[int], list[int], tuple[int, ..
 def _numbered(store: Store, log: str) -> Iterator[tuple[int, str]]:
     """Yield number and ending of each object of a table's log that has the number of a version, ascending."""
     for key in store.list(log):
-        number, dot, ending = key.removeprefix(log).partition(".")
-        if is_version(number):
-            yield int(number), dot + ending
+        if found := _NUMBERED.fullmatch(key, len(log)):
+            yield int(found[1]), found[2]
 
 
 def _sum_of(lines: bytes) -> str:

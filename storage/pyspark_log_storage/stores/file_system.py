@@ -202,7 +202,10 @@ class FileSystem:
         numbers of bytes, as far as they are known.
         """
         run = functools.partial(getattr(self, operation), *arguments, **options)
-        call = self._until_answered(at, operation, run, self._seconds(operation, sent + received), sent)
+        seconds: float | None = LIST_SECONDS if operation == "list_objects" else seconds_for(sent + received)
+        if operation == "get_object" and self.is_s3:
+            seconds = None  # it limits its time itself
+        call = self._until_answered(at, operation, run, seconds, sent)
         return asyncio.run_coroutine_threadsafe(call, self.loop)
 
     async def _until_answered(
@@ -240,21 +243,14 @@ class FileSystem:
             await asyncio.sleep(_pause(number, busy=meaning.is_busy))
         raise AssertionError
 
-    def _told(self, error: Exception, at: tuple[str, str], operation: str) -> tuple[Meaning, StoreError]:
-        """Return what an implementation's error means, and the error to raise instead."""
+    def _told(
+        self, error: Exception, at: tuple[str, str], operation: str, **details: str
+    ) -> tuple[Meaning, StoreError]:
+        """Return what an implementation's error means, and the error to raise instead, which may name details."""
         facts = facts_of(error)
         meaning = meaning_of(facts, self.scheme, operation)
         told = {"server": self.server, "package": self.package, "operation": operation, "code": facts.code}
-        return meaning, store_error(meaning, at, **told, **self._details(error, operation))
-
-    def _seconds(self, operation: str, size: int) -> float | None:
-        """Return how long an attempt may take, None if the operation limits its time itself."""
-        return LIST_SECONDS if operation == "list_objects" else seconds_for(size)
-
-    def _details(self, error: Exception, operation: str) -> dict[str, str]:
-        """Return what the messages of the scheme name besides."""
-        del error, operation
-        return {}
+        return meaning, store_error(meaning, at, **told, **details)
 
     async def put_object(self, path: str, data: bytes, *, create: bool = False, nonce: str = "") -> None:
         """Write an object, with `create` only if there is none."""

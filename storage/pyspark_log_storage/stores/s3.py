@@ -88,22 +88,20 @@ class S3(FileSystem):
         self.fs.retries = 1
         await self.fs.set_session()
 
-    def _told(self, error: Exception, at: tuple[str, str], operation: str) -> tuple[Meaning, StoreError]:
-        inner = error.__cause__ if isinstance(error, OSError) else None  # botocore's, in one of s3fs's
-        return super()._told(inner if isinstance(inner, Exception) else error, at, operation)
-
-    def _details(self, error: Exception, operation: str) -> dict[str, str]:
-        """Return the right that an operation lacks, and the region that the answer names."""
+    def _told(
+        self, error: Exception, at: tuple[str, str], operation: str, **details: str
+    ) -> tuple[Meaning, StoreError]:
+        """Also name the right that an operation lacks, and the region that the answer names."""
+        if isinstance(error, OSError) and isinstance(error.__cause__, Exception):
+            error = error.__cause__  # botocore's, in one of s3fs's
         right, answer = _RIGHTS.get(operation, "s3:PutObject"), getattr(error, "response", None) or {}
         role = getattr(error, "operation_name", "")
         if role.startswith("AssumeRole"):
             right = f"sts:{role} to the source of the profile, and let the role trust it"
         headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         region = answer.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
-        return {"right": right, "region": f", {region}" if region else " or at another endpoint"}
-
-    def _seconds(self, operation: str, size: int) -> float | None:
-        return None if operation == "get_object" else super()._seconds(operation, size)
+        place = f", {region}" if region else " or at another endpoint"
+        return super()._told(error, at, operation, right=right, region=place, **details)
 
     async def put_object(self, path: str, data: bytes, *, create: bool = False, nonce: str = "") -> None:
         condition: dict[str, Any] = {"Metadata": {NONCE: nonce}, "IfNoneMatch": "*"} if create else {}
