@@ -5,14 +5,14 @@ import random
 import pytest
 
 from pyspark_log_storage.errors import ObjectMissing
-from pyspark_log_storage.stores import read_ahead
-from pyspark_log_storage.stores.read_ahead import ReadAhead
+from pyspark_log_storage.segments import transfer
+from pyspark_log_storage.segments.transfer import ReadAhead
 from tests.support.counting_store import CountingStore
 
 
 @pytest.fixture
 def store(monkeypatch):
-    monkeypatch.setattr(read_ahead, "RANGE_BYTES", 100)
+    monkeypatch.setattr(transfer, "RANGE_BYTES", 100)
     store = CountingStore()
     for key in ("a", "b"):
         store.create(key, random.Random(key).randbytes(1_050))

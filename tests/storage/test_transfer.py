@@ -15,7 +15,6 @@ from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.files.row_files import KeyedCounts
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment, transfer
-from pyspark_log_storage.stores import read_ahead
 from tests.support.memory_store import MemoryStore
 from tests.support.plain_log import record
 
@@ -117,7 +116,7 @@ def test_a_copy_has_the_same_bytes_whatever_is_read_at_once(kind, stored, range_
     source, target = MemoryStore(), MemoryStore()
     expected = kind.write(source, stored)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read_ahead, "RANGE_BYTES", range_bytes)
+        patch.setattr(transfer, "RANGE_BYTES", range_bytes)
         kind.copy(source, target, expected)
         kind.check(target, expected)
     assert {key: target.read(key) for key in there(target)} == {key: source.read(key) for key in kind.keys}

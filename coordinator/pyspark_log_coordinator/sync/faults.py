@@ -39,7 +39,7 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.files import append_file, index
 from pyspark_log_storage.objects.node import require_marker, require_written
 from pyspark_log_storage.segments import segment, transfer
-from pyspark_log_storage.stores.read_ahead import ReadAhead
+from pyspark_log_storage.segments.transfer import ReadAhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

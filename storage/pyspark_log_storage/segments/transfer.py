@@ -20,7 +20,6 @@ from pyspark_log_storage.files import append_file, index
 from pyspark_log_storage.files.row_files import SegmentFile
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.failover import rereads
-from pyspark_log_storage.stores.read_ahead import ReadAhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,41 @@ if TYPE_CHECKING:
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import StagedChunk
     from pyspark_log_storage.stores.store import Readable, Store
+
+RANGE_BYTES = 4 * 1024 * 1024
+"""How much is read at once."""
+
+
+class ReadAhead:
+    """Reads an object from its begin to its end, in few large reads. Keeps the last range.
+
+    In an object store each read is a request, and a walk over chunks reads each header and each chunk. What is read
+    from here and is damaged must be read again from the store itself: the damage may be of the way, and is kept here.
+    """
+
+    def __init__(self, store: Readable) -> None:
+        self._store = store
+        self.url = store.url
+        self._key = ""
+        self._start = 0
+        self._data = b""
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return up to `length` bytes from `start`. Raises `ObjectMissing`, `StoreError`."""
+        if length is None:
+            return self._store.read(key, start, length)
+        if key != self._key or not self._start <= start <= self._start + len(self._data):
+            self._key, self._start, self._data = key, start, b""
+        begin = start - self._start
+        missing = begin + length - len(self._data)
+        if missing > 0:
+            kept = self._data[begin:]
+            more = self._store.read(key, start + len(kept), max(missing, RANGE_BYTES))
+            self._start, self._data, begin = start, kept + more, 0
+        return self._data[begin : begin + length]
+
+    def size(self, key: str) -> int:
+        return self._store.size(key)
 
 
 @rereads
@@ -84,11 +118,19 @@ def check(
 def _pieces(
     store: Readable, key: str, what: SegmentFile | Sequence[StagedChunk], entries: list[IndexEntry]
 ) -> Iterator[bytes | pa.Buffer]:
-    """Yield the bytes of a file in pieces, checked, and add the entries of a segment's index to a list."""
-    if isinstance(what, SegmentFile):
-        yield from _segment(store, key, what, entries)
-    else:
+    """Yield the bytes of a file in pieces, checked, and add the entries of a segment's index to a list.
+
+    Raises `CorruptObject` if it is not the one that the journal names.
+    """
+    if not isinstance(what, SegmentFile):
         yield from _append_file(store, key, what)
+        return
+    length = 0
+    for entry, piece in _parquet(store, key, what) if layout.is_parquet(key) else _log(store, key):
+        entries += [] if entry is None else [entry]
+        yield piece
+        length += len(piece)
+    check_entries(f"segment {store.url}/{layout.segment_file(key)}", what, entries, length)
 
 
 def _put_index(store: Store, key: str, entries: Sequence[IndexEntry]) -> bool:
@@ -113,18 +155,6 @@ def _append_file(store: Readable, key: str, places: Sequence[StagedChunk]) -> It
         yield data
     if expected:
         raise CorruptObject(f"{name} at byte {min(expected)}", "no chunk begins here, where the journal names one")
-
-
-def _segment(
-    store: Readable, key: str, expected: SegmentFile, entries: list[IndexEntry]
-) -> Iterator[bytes | pa.Buffer]:
-    """Do what `_pieces` does. Raises `CorruptObject` if the segment is not the one that the journal names."""
-    length = 0
-    for entry, piece in _parquet(store, key, expected) if layout.is_parquet(key) else _log(store, key):
-        entries += [] if entry is None else [entry]
-        yield piece
-        length += len(piece)
-    check_entries(f"segment {store.url}/{layout.segment_file(key)}", expected, entries, length)
 
 
 def check_entries(name: str, expected: SegmentFile, entries: Sequence[IndexEntry], size: int) -> None:
