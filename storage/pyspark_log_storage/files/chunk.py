@@ -22,9 +22,10 @@ one.
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import struct
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import google_crc32c
 import numpy as np
@@ -164,14 +165,12 @@ def _read(schema: pa.Schema, body: pa.Buffer, options: pa.ipc.IpcReadOptions) ->
         return stream.read_next_batch()
 
 
-class _Messages:
+class _Messages(io.RawIOBase):
     """A file for Arrow's stream reader: the schema's message, then a chunk's body, which is not copied.
 
     `pa.ipc.read_record_batch` would need no such file, but always decodes in a thread pool, which is slower if each
     core runs a task.
     """
-
-    closed = False
 
     def __init__(self, *messages: pa.Buffer) -> None:
         self._left = list(messages)
@@ -189,11 +188,8 @@ class _Messages:
             del self._left[0]
         return part
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         return bytes(self.read_buffer(size).to_pybytes())
-
-    def close(self) -> None:
-        self.closed = True
 
 
 @functools.lru_cache
@@ -227,10 +223,8 @@ def _write_stream(sink: pa.NativeFile, batch: pa.RecordBatch, compression: str) 
         stream.write_batch(batch)
 
 
-class _Pieces:
+class _Pieces(io.RawIOBase):
     """A file for Arrow's stream writer that keeps the buffers without copying them."""
-
-    closed = False
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -238,15 +232,9 @@ class _Pieces:
     def writable(self) -> bool:
         return True
 
-    def write(self, piece: bytes) -> int:
+    def write(self, piece: Any) -> int:
         self._pieces.append(piece)
         return len(piece)
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
 
     def message(self) -> Sequence[bytes]:
         """Return what was written, without the schema's message and the end of the stream."""

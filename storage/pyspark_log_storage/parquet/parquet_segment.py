@@ -19,7 +19,8 @@ keys and values, which our readers decode fastest that way; dictionaries for the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 import msgspec
@@ -258,10 +259,8 @@ def _is_empty(field: pa.Field) -> bool:
     return any(map(_is_empty, children(field.type)))
 
 
-class _Sink:
+class _Sink(io.RawIOBase):
     """A file for Parquet's writer: passes bytes on, and computes the checksum of a row group."""
-
-    closed = False
 
     def __init__(self, output: ObjectWriter) -> None:
         self._output = output
@@ -280,7 +279,7 @@ class _Sink:
     def writable(self) -> bool:
         return True
 
-    def write(self, piece: bytes) -> int:
+    def write(self, piece: Any) -> int:
         data = bytes(piece)
         if self._held is not None:
             self._held.append(data)
@@ -292,9 +291,3 @@ class _Sink:
 
     def tell(self) -> int:
         return self.position + sum(map(len, self._held or ()))
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True

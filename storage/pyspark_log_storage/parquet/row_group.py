@@ -7,6 +7,7 @@ Rows of a keyed segment (`parquet_segment`) come with their offsets in a first c
 
 from __future__ import annotations
 
+import io
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
@@ -166,10 +167,8 @@ def _as_stored(found: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-class _Window:
+class _Window(io.RawIOBase):
     """A file for Arrow of which only the bytes of one row group are there, which are not copied."""
-
-    closed = False
 
     def __init__(self, begin: int, data: bytes, size: int) -> None:
         self._begin = begin
@@ -178,9 +177,6 @@ class _Window:
         self._at = 0
 
     def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
         return True
 
     def seek(self, position: int, whence: int = 0) -> int:
@@ -199,11 +195,8 @@ class _Window:
         self._at += part.size
         return part
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         return bytes(self.read_buffer(size).to_pybytes())
-
-    def close(self) -> None:
-        self.closed = True
 
 
 _lock = threading.Lock()
