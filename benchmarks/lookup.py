@@ -100,8 +100,8 @@ class Builder(Writer):
         )
         file.append(partition, rows, schema.RECORD_ID, "lz4")
         file.close()
-        folder, name = self.handle.segment(partition, ""), segment_name(start, born, nonce)
-        writer = segment.SegmentWriter(self.log.store, folder, name, start, ((0, 0),))
+        name = segment_name(start, born, nonce)
+        writer = segment.SegmentWriter(self.log.store, self.handle.segment(partition, name), ((0, 0),))
         for first in range(0, rows.num_rows, chunk_rows):
             writer.append(*chunk.encode(rows.slice(first, chunk_rows), schema.RECORD_ID, "lz4"))
         made = writer.close()

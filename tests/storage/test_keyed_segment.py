@@ -20,7 +20,7 @@ from pyspark_log_storage.segments import segment, transfer
 from tests.support.counting_store import CountingStore
 from tests.support.memory_store import MemoryStore
 from tests.support.storage import parquet_rows
-from tests.support.storage.parquet_rows import BASE, EPOCHS, FOLDER, KEY, NAME
+from tests.support.storage.parquet_rows import BASE, EPOCHS, KEY
 
 END = BASE + 100
 
@@ -34,7 +34,7 @@ def batch_of(rows):
 
 def write(store, rows, end=END, *, cuts=(), tombstones=None, placeholder=None):
     """Write a keyed segment. A row is its offset, key and value; `cuts` are the rows at which batches begin."""
-    writer = ParquetSegmentWriter(store, FOLDER, NAME, BASE, EPOCHS, ParquetRows(2, RECORD_SCHEMAS, "lz4"))
+    writer = ParquetSegmentWriter(store, KEY, EPOCHS, ParquetRows(2, RECORD_SCHEMAS, "lz4"))
     bounds = sorted({0, len(rows), *cuts})
     for first, last in itertools.pairwise(bounds):
         part = rows[first:last]
@@ -89,7 +89,7 @@ def test_the_footer_is_as_drawn_and_the_rows_are_ordinary_parquet(store):
     assert stored["keyed"] == [len(ROWS), 3, None]
     parquet_rows.write(dense := MemoryStore(), parquet_rows.simple(3))
     none = msgspec.json.decode(parquet_footer.read(dense, KEY).parquet.metadata[b"pyspark-log.segment"])
-    assert set(none) == {"name", "base_offset", "leader_epochs", "entries"}
+    assert set(none) == {"name", "leader_epochs", "entries"}
     assert parquet_footer.read(dense, KEY).segment.keyed is None
 
 

@@ -37,8 +37,7 @@ def test_only_the_footers_that_were_used_last_stay_in_memory(monkeypatch):
 
 def written(batches, schema):
     store = MemoryStore()
-    folder, name = KEY.rsplit("/", 1)
-    writer = ParquetSegmentWriter(store, f"{folder}/", name, BASE, ((0, BASE),), ParquetRows(0, (schema,), "lz4"))
+    writer = ParquetSegmentWriter(store, KEY, ((0, BASE),), ParquetRows(0, (schema,), "lz4"))
     for each in batches:
         writer.append(each, 0, 0)
     writer.close()

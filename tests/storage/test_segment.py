@@ -18,9 +18,9 @@ NAME = "00000000000000001000-00000000000000000007-abc"
 KEY = FOLDER + NAME
 
 
-def write(store, chunks, epochs=EPOCHS, base=BASE, compression="none"):
+def write(store, chunks, epochs=EPOCHS, compression="none"):
     """Write a segment of such chunks of rows; return what it says of itself."""
-    writer = segment.SegmentWriter(store, FOLDER, NAME, base, epochs)
+    writer = segment.SegmentWriter(store, KEY, epochs)
     for rows in chunks:
         header, data = chunk.encode(batch_of(rows), RECORD_ID, compression)
         writer.append(header, data)

@@ -39,7 +39,7 @@ def write_file(store, chunks=SMALL):
 
 def write_segment(store, chunks=SMALL):
     """Write a segment with these values; return what it says of itself."""
-    writer = segment.SegmentWriter(store, "topics/t/1/0/", NAME, 1000, EPOCHS)
+    writer = segment.SegmentWriter(store, f"topics/t/1/0/{NAME}", EPOCHS)
     for each in chunks:
         writer.append(*chunk.encode(record(each), RECORD_ID, "none"))
     return writer.close()
@@ -47,7 +47,7 @@ def write_segment(store, chunks=SMALL):
 
 def write_keyed(store, chunks=SMALL):
     """Write a keyed segment that has every second offset."""
-    writer = ParquetSegmentWriter(store, "topics/t/1/0/", f"{NAME}.parquet", 1000, EPOCHS, PARQUET)
+    writer = ParquetSegmentWriter(store, f"topics/t/1/0/{NAME}.parquet", EPOCHS, PARQUET)
     offsets = itertools.count(1000, 2)
     for each in chunks:
         writer.append(record(each), RECORD_ID, 3, np.array([next(offsets) for _ in each]))
@@ -68,7 +68,7 @@ class Kind:
 
 
 def write_parquet(store, chunks=SMALL):
-    writer = ParquetSegmentWriter(store, "topics/t/1/0/", f"{NAME}.parquet", 1000, EPOCHS, PARQUET)
+    writer = ParquetSegmentWriter(store, f"topics/t/1/0/{NAME}.parquet", EPOCHS, PARQUET)
     for number, each in enumerate(chunks):
         writer.append(record(each), RECORD_ID, number)  # each epoch has a row group of its own
     return writer.close()

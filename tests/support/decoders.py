@@ -144,7 +144,7 @@ def written() -> tuple[bytes, bytes, bytes]:
     """Return an append file, and the two files of a segment."""
     store = MemoryStore()
     chunks = good_chunks()
-    writer = segment.SegmentWriter(store, "t/0/", SEGMENT.rsplit("/", 1)[1], 1000, ((3, 1000), (5, 1004)))
+    writer = segment.SegmentWriter(store, SEGMENT, ((3, 1000), (5, 1004)))
     for data in chunks:
         writer.append(chunk.verify(pa.py_buffer(data), "x"), data)
     writer.close()
@@ -155,8 +155,7 @@ def written_as_parquet() -> bytes:
     """Return the rows of a Parquet segment."""
     store = MemoryStore()
     kind = ParquetRows(0, schema.RECORD_SCHEMAS, "lz4")
-    name = f"{SEGMENT.rsplit('/', 1)[1]}.parquet"
-    writer = ParquetSegmentWriter(store, "t/0/", name, 1000, ((3, 1000), (5, 1004)), kind)
+    writer = ParquetSegmentWriter(store, f"{SEGMENT}.parquet", ((3, 1000), (5, 1004)), kind)
     for number, data in enumerate(map(pa.py_buffer, good_chunks())):
         header = chunk.verify(data, "x")
         writer.append(chunk.decode(data, header, schema.RECORD_SCHEMAS, "x"), header.schema_id, number)
@@ -168,7 +167,7 @@ def written_as_keyed() -> bytes:
     """Return the rows of a keyed segment."""
     store = MemoryStore()
     kind = ParquetRows(0, schema.RECORD_SCHEMAS, "lz4")
-    writer = ParquetSegmentWriter(store, "t/0/", f"{SEGMENT.rsplit('/', 1)[1]}.parquet", 1000, ((3, 1000),), kind)
+    writer = ParquetSegmentWriter(store, f"{SEGMENT}.parquet", ((3, 1000),), kind)
     keys = pa.array([b"a", b"b", b"c"], pa.binary())
     times = pa.array([0, 1, 2], schema.TIMESTAMP)
     rows = pa.record_batch([keys, pa.array([b"1", None, b"3"], pa.binary()), times], schema.RECORD)

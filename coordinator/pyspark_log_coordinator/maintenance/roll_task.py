@@ -160,21 +160,21 @@ class _Place:
         self, stores: Mapping[NodeId, Store], environment: Environment, work: RollTask, base_offset: int
     ) -> None:
         job = work.job
-        self._stores, self._work, self._base_offset = stores, work, base_offset
-        self._folder = f"{layout.topic_folder(work.topic, work.topic_id)}{job.partition}/"
+        self._stores, self._work = stores, work
         self._name = layout.segment_name(base_offset, work.born, environment.nonce(), parquet=job.parquet)
+        self._key = f"{layout.topic_folder(work.topic, work.topic_id)}{job.partition}/{self._name}"
         self._fan_out = _SegmentFanOut(stores, environment) if len(stores) > 1 else None
 
     def writer(self) -> segment.SegmentWriter | ParquetSegmentWriter:
         """Return the segment's writer. Raises `NotAsParquet`, `StoreError`."""
         work, job = self._work, self._work.job
         place: SegmentPlace = self._fan_out or next(iter(self._stores.values()))
-        begin = place, self._folder, self._name, self._base_offset, job.epoch_starts
-        if not layout.is_parquet(self._name):
-            return segment.SegmentWriter(*begin)
+        if not layout.is_parquet(self._key):
+            return segment.SegmentWriter(place, self._key, job.epoch_starts)
         from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 
-        return ParquetSegmentWriter(*begin, ParquetRows(job.partition, work.schemas, work.compression))
+        kind = ParquetRows(job.partition, work.schemas, work.compression)
+        return ParquetSegmentWriter(place, self._key, job.epoch_starts, kind)
 
     def holders(self) -> tuple[Holder, ...]:
         """Return the nodes that have the finished segment."""
@@ -184,7 +184,7 @@ class _Place:
             raise StoreUnavailable(
                 "", name, f"no node has all of {name}: each failed at one of its two files; try again"
             )
-        return _holders(written, self._work, layout.segment_file(f"{self._folder}{name}"))
+        return _holders(written, self._work, layout.segment_file(self._key))
 
 
 def _rolled(rows: RollInput, work: RollTask, writer: segment.SegmentWriter | ParquetSegmentWriter) -> SegmentFile:

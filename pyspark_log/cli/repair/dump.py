@@ -95,7 +95,8 @@ def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> 
     name = str(file)
     footer = parquet_footer.read(store, key)
     found = footer.segment
-    fields = {"base_offset": found.base_offset, "leader_epochs": found.leader_epochs, "tail": footer.tail_position}
+    begin = footer.entries[0].base_offset
+    fields = {"base_offset": begin, "leader_epochs": found.leader_epochs, "tail": footer.tail_position}
     if found.keyed is None:
         yield stored_objects.head(name, "Parquet segment", **fields)
     else:

@@ -95,8 +95,9 @@ def encode(key: str, entries: Sequence[IndexEntry]) -> bytes:
     return seal(_MAGIC, _VERSION, table_of(entries).tobytes(), layout.name_of(key))
 
 
-def segment_of(name: str, entries: Sequence[IndexEntry], size: int, keyed: KeyedCounts | None = None) -> SegmentFile:
-    """Return the segment of these entries, whose rows take `size` bytes."""
+def segment_of(key: str, entries: Sequence[IndexEntry], size: int, keyed: KeyedCounts | None = None) -> SegmentFile:
+    """Return the segment at `key` with these entries, whose rows take `size` bytes."""
+    name = layout.name_of(key)
     first, last = min(each.min_timestamp for each in entries), max(each.max_timestamp for each in entries)
     return SegmentFile(name, entries[0].base_offset, entries[-1].end_offset, len(entries), size, first, last, keyed)
 

@@ -54,7 +54,6 @@ class SegmentMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     """The segment's, as in the header of a .log."""
-    base_offset: Count
     leader_epochs: tuple[tuple[Count, Count], ...]
     """Leader epochs with their first offsets, as in the header of a .log."""
     entries: tuple[IndexEntry, ...]

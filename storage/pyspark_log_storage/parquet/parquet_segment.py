@@ -85,24 +85,15 @@ class ParquetSegmentWriter:
     All of its rows are given with their offsets, and it is a keyed segment, or none are.
     """
 
-    def __init__(
-        self,
-        store: SegmentPlace,
-        folder: str,
-        name: str,
-        base_offset: int,
-        epochs: EpochStarts,
-        kind: ParquetRows,
-    ) -> None:
-        """`folder` ends with "/". `epochs` are the leader epochs of the rows, with their first offsets.
+    def __init__(self, store: SegmentPlace, key: str, epochs: EpochStarts, kind: ParquetRows) -> None:
+        """`epochs` are the leader epochs of the rows, with their first offsets.
 
         Raises `NotAsParquet`, `StoreError`.
         """
-        assert layout.is_parquet(name)
+        assert layout.is_parquet(key)
         if any(map(_is_empty, kind.schemas[-1])):
             raise NotAsParquet
-        self._store, self._key, self._name = store, f"{folder}{name}", name
-        self._base_offset, self._epochs = base_offset, epochs
+        self._store, self._key, self._epochs = store, key, epochs
         self._partition, self._schemas, self._compression = kind.partition, kind.schemas, kind.compression
         self._columns = file_schema(kind.schemas[-1])
         self._given = pa.schema([pa.field(each.name, nullable(each.type), each.nullable) for each in kind.schemas[-1]])
@@ -112,7 +103,7 @@ class ParquetSegmentWriter:
         """Those of the rows that are not written."""
         self._size = self._schema_id = self._leader_epoch = 0
         self._is_keyed = False
-        self.end_offset = base_offset
+        self.end_offset = layout.base_offset_of(key)
         """The offset after the last row that was given."""
         self._output = store.open_write(self._key)
         self._sink = _Sink(self._output)
@@ -158,7 +149,7 @@ class ParquetSegmentWriter:
             self.end_offset = end_offset
             keyed = KeyedCounts(sum(each.rows for each in self._entries), tombstones, placeholder)
         position = self._sink.position
-        metadata = SegmentMetadata(self._name, self._base_offset, self._epochs, tuple(self._entries), keyed)
+        metadata = SegmentMetadata(layout.name_of(self._key), self._epochs, tuple(self._entries), keyed)
         self._parquet.add_key_value_metadata(parquet_footer.encode_metadata(metadata, position))
         self._sink.hold()
         self._parquet.close()
@@ -166,9 +157,9 @@ class ParquetSegmentWriter:
         if len(tail) > parquet_footer.TAIL_BYTES_MAX:
             raise NotAsParquet
         self._output.write(tail)
-        self._store.create(f"{self._key}.index", index.encode(self._name, self._entries))
+        self._store.create(f"{self._key}.index", index.encode(self._key, self._entries))
         self._output.close()
-        return index.segment_of(self._name, self._entries, position + len(tail), keyed)
+        return index.segment_of(self._key, self._entries, position + len(tail), keyed)
 
     def discard(self) -> None:
         self._sink.hold()  # the Parquet writer writes its end when it is forgotten
@@ -179,7 +170,8 @@ class ParquetSegmentWriter:
         if not self._rows:
             return
         rows = pa.Table.from_batches(self._rows)
-        begin, count = self._entries[-1].end_offset if self._entries else self._base_offset, rows.num_rows
+        begin = self._entries[-1].end_offset if self._entries else layout.base_offset_of(self._key)
+        count = rows.num_rows
         offsets = np.concatenate(self._offsets)
         span = self.end_offset - begin if self._is_keyed else 0
         placed = {"partition": pa.array(np.full(count, self._partition, np.int32)), "offset": pa.array(offsets)}

@@ -5,13 +5,13 @@
     .log    offset  bytes  field (little-endian)
             0       4      magic b"PLSG"
             4       4      length of the envelope (n)
-            8       n      envelope b"PLSG", version 1, place: the segment's name, body: msgpack array of base offset,
-                           and leader epochs, each of these an array of epoch and first offset
+            8       n      envelope b"PLSG", version 1, place: the segment's name, body: msgpack array of leader epochs,
+                           each of these an array of epoch and first offset
             8 + n   ...    chunks, back to back, as in an append file
 
 A segment is created once and never replaced: its name contains the newest entry that its writer knew (born) and a
 nonce, so a slow writer cannot replace committed bytes. The index is derived from the .log, and offsets from the base
-offset and the rows of the chunks.
+offset, which is in the name, and the rows of the chunks.
 
 A segment may be a Parquet file instead (`parquet_segment`), which its name says: it ends in .parquet. Its row groups
 are what chunks are here. The functions that take the key of a segment serve both.
@@ -46,29 +46,25 @@ HEADER_BYTES_MAX = 16 * 1024 * 1024
 _MAGIC = b"PLSG"
 _VERSION = 1
 _PREFIX = struct.Struct("<4sI")
-_decoder = msgspec.msgpack.Decoder(tuple[Count, tuple[tuple[Count, Count], ...]])
+_decoder = msgspec.msgpack.Decoder(tuple[tuple[Count, Count], ...])
 
 
 class SegmentWriter:
     """Writes a segment: its .log chunk by chunk, then its .index."""
 
-    def __init__(self, store: SegmentPlace, folder: str, name: str, base_offset: int, epochs: EpochStarts) -> None:
-        """`folder` ends with "/". `epochs` are the leader epochs of the rows, with their first offsets."""
-        self._store = store
-        self._folder = folder
-        self._name = name
-        self._epochs = epochs
-        self._writer = store.open_write(layout.segment_file(f"{folder}{name}"))
-        header = encode_header(name, base_offset, epochs)
+    def __init__(self, store: SegmentPlace, key: str, epochs: EpochStarts) -> None:
+        """`epochs` are the leader epochs of the rows, with their first offsets."""
+        self._store, self._key, self._epochs = store, key, epochs
+        self._writer = store.open_write(layout.segment_file(key))
+        header = encode_header(key, epochs)
         self._writer.write(header)
         self._position = len(header)
-        self._base_offset = base_offset
         self.entries: list[IndexEntry] = []
 
     @property
     def end_offset(self) -> int:
         """The first offset of the next chunk."""
-        return self.entries[-1].end_offset if self.entries else self._base_offset
+        return self.entries[-1].end_offset if self.entries else layout.base_offset_of(self._key)
 
     def append(self, place: StagedChunk, data: bytes) -> None:
         """Append a chunk; `place` is where it was before, `data` is all of its bytes, already checked."""
@@ -78,10 +74,9 @@ class SegmentWriter:
 
     def close(self) -> SegmentFile:
         """Publish both files, durably, the .log last: a segment with a .log is complete."""
-        data = index.encode(self._name, self.entries)
-        self._store.create(f"{self._folder}{self._name}.index", data)
+        self._store.create(f"{self._key}.index", index.encode(self._key, self.entries))
         self._writer.close()
-        return index.segment_of(self._name, self.entries, self._position)
+        return index.segment_of(self._key, self.entries, self._position)
 
     def discard(self) -> None:
         self._writer.discard()
@@ -97,7 +92,8 @@ def chunks(
     """
     log = layout.segment_file(key)
     name = f"segment {store.url}/{log}"
-    offset, epochs, position = read_header(store, key)
+    epochs, position = read_header(store, key)
+    offset = layout.base_offset_of(key)
     for place, data in append_file.scan(store, log, position):
         if schemas is not None:
             chunk.decode(data, place, schemas, f"{name} at byte {place.position}")
@@ -130,18 +126,18 @@ def epochs_of(store: Readable, key: str) -> EpochStarts:
         from pyspark_log_storage.parquet import parquet_footer
 
         return parquet_footer.read(store, key).segment.leader_epochs
-    return read_header(store, key)[1]
+    return read_header(store, key)[0]
 
 
-def encode_header(key: str, base_offset: int, epochs: EpochStarts) -> bytes:
-    sealed = seal(_MAGIC, _VERSION, msgspec.msgpack.encode((base_offset, epochs)), layout.name_of(key))
+def encode_header(key: str, epochs: EpochStarts) -> bytes:
+    sealed = seal(_MAGIC, _VERSION, msgspec.msgpack.encode(epochs), layout.name_of(key))
     assert len(sealed) <= HEADER_BYTES_MAX
     return _PREFIX.pack(_MAGIC, len(sealed)) + sealed
 
 
 @rereads
-def read_header(store: Readable, key: str) -> tuple[int, EpochStarts, int]:
-    """Return base offset, leader epochs and the position of the first chunk of the .log of the segment at `key`.
+def read_header(store: Readable, key: str) -> tuple[EpochStarts, int]:
+    """Return the leader epochs and the position of the first chunk of the .log of the segment at `key`.
 
     Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
@@ -153,8 +149,7 @@ def read_header(store: Readable, key: str) -> tuple[int, EpochStarts, int]:
     if length > HEADER_BYTES_MAX:
         raise CorruptObject(name, f"its header has {length} bytes; the maximum is {HEADER_BYTES_MAX}")
     body = unseal(_MAGIC, _VERSION, store.read(log, _PREFIX.size, length), name, layout.name_of(key))
-    base_offset, epochs = decoding.decode(_decoder.decode, body, name, CorruptObject)
-    return base_offset, epochs, _PREFIX.size + length
+    return decoding.decode(_decoder.decode, body, name, CorruptObject), _PREFIX.size + length
 
 
 def _entry_of(place: StagedChunk, offset: int, position: int, epochs: EpochStarts) -> IndexEntry:

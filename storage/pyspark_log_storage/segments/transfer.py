@@ -169,8 +169,8 @@ def check_entries(name: str, expected: SegmentFile, entries: Sequence[IndexEntry
 
 def _log(store: Readable, key: str) -> Iterator[tuple[IndexEntry | None, bytes | pa.Buffer]]:
     ahead = ReadAhead(store)
-    base_offset, epochs, _ = segment.read_header(ahead, key)
-    yield None, segment.encode_header(key, base_offset, epochs)
+    epochs, _ = segment.read_header(ahead, key)
+    yield None, segment.encode_header(key, epochs)
     yield from ((entry, data) for entry, _, data in segment.chunks(ahead, key))
 
 

@@ -133,14 +133,12 @@ def test_with_a_node_its_copies_are_repaired_and_those_that_turn_out_to_be_bad_s
 
 @pytest.mark.parametrize("topic", ["log"], indirect=True)
 def test_copies_that_are_whole_and_differ_are_named(topic):
-    ref = topic.partition().segments[0]
     store = disk(topic, "2")
     key = log_key(topic).removesuffix(".log")
     chunks = [(header, data) for _, header, data in segment.chunks(store, key)]
     for end in (".log", ".index"):
         store.delete(key + end)
-    folder = key.removesuffix(ref.name)
-    writer = segment.SegmentWriter(store, folder, ref.name, 0, topic.partition().epoch_starts)
+    writer = segment.SegmentWriter(store, key, topic.partition().epoch_starts)
     for header, data in (chunks[1], chunks[0], chunks[2]):
         writer.append(header, data)
     writer.close()

@@ -25,10 +25,9 @@ def batch_of(rows, schema=RECORD):
     return pa.RecordBatch.from_pylist(found, schema)
 
 
-def write(store, chunks, schemas=RECORD_SCHEMAS, key=KEY, compression="lz4", base=BASE):
+def write(store, chunks, schemas=RECORD_SCHEMAS, key=KEY, compression="lz4"):
     """Write a segment. A chunk is its rows, the number of its schema, and its leader epoch."""
-    name = key.removeprefix(FOLDER)
-    writer = ParquetSegmentWriter(store, FOLDER, name, base, EPOCHS, ParquetRows(2, tuple(schemas), compression))
+    writer = ParquetSegmentWriter(store, key, EPOCHS, ParquetRows(2, tuple(schemas), compression))
     for batch, schema_id, epoch in chunks:
         writer.append(batch, schema_id, epoch)
     return writer.close()
