@@ -54,15 +54,13 @@ class FanOutWriter:
         self._enough = len(stores) if enough is None else enough
         self._slower_seconds = slower_seconds
         self._threads = store_threads("write to")
-        self._copies = {name: _Copy(store, key, durable=durable) for name, store in stores.items()}
+        self._copies = {name: _Copy(partial(store.open_write, key, durable=durable)) for name, store in stores.items()}
         self._bytes = 0
         self._closed: list[str] = []
         self._seconds = self._deadline = 0.0
         """How long to wait for the stores, and until when. Then those that are waited for are left out."""
         self.failures: dict[str, LogError] = {}
         """Why a store does not get the object."""
-        for name, copy in self._copies.items():
-            self._threads.start(name, copy.open)
 
     @property
     def done(self) -> tuple[str, ...]:
@@ -74,7 +72,7 @@ class FanOutWriter:
         self._bytes += sum(memoryview(each).nbytes for each in pieces)
         self._wait_for(self._slower_seconds)
         for name, copy in list(self._copies.items()):
-            self._start(name, partial(copy.write, *pieces))
+            self._start(name, partial(copy.do, lambda writer: writer.write(*pieces)))
         self._take_what_is_ready()
         self._require_a_store()
 
@@ -82,7 +80,7 @@ class FanOutWriter:
         """Publish the object in every store that is left. Raises `StoreError` if none can."""
         self._wait_for(self._slower_seconds)
         for name, copy in list(self._copies.items()):
-            self._start(name, copy.close, _CLOSE)
+            self._start(name, partial(copy.do, lambda writer: writer.close()), _CLOSE)
         self._wait_for(HANGING_SECONDS + self._bytes / BYTES_PER_SECOND_MIN)
         is_one_done = False
         while (waiting := self._copies.keys() - self._closed) and len(self._closed) < self._enough:
@@ -173,33 +171,27 @@ class FanOutWriter:
 class _Copy:
     """The object in one store. Its methods run in the thread of the store."""
 
-    def __init__(self, store: Store, key: str, *, durable: bool) -> None:
-        self._store, self._key, self._durable = store, key, durable
+    def __init__(self, open_writer: Callable[[], ObjectWriter]) -> None:
+        self._open_writer = open_writer
         self._writer: ObjectWriter | None = None
         self.abandoned = False
-        """Set from outside, so that the steps that were started before are skipped."""
+        """Also set from outside, so that the steps that were started before are skipped."""
 
-    def open(self) -> None:
-        if not self.abandoned:
-            self._writer = self._store.open_write(self._key, durable=self._durable)
-
-    def write(self, *pieces: bytes) -> None:
-        self._do(lambda writer: writer.write(*pieces))
-
-    def close(self) -> None:
-        self._do(lambda writer: writer.close())
-
-    def discard(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            with contextlib.suppress(LogError):
-                writer.discard()
-
-    def _do(self, step: Callable[[ObjectWriter], None]) -> None:
-        if self._writer is None or self.abandoned:
+    def do(self, step: Callable[[ObjectWriter], None]) -> None:
+        """Do a step with the writer of the object, which the first one opens."""
+        if self.abandoned:
             return
         try:
+            if self._writer is None:
+                self._writer = self._open_writer()
             step(self._writer)
         except Exception:
             self.discard()  # here, because the writer may not wait for this store any more
             raise
+
+    def discard(self) -> None:
+        self.abandoned = True
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with contextlib.suppress(LogError):
+                writer.discard()
