@@ -10,8 +10,6 @@ import functools
 
 import pyarrow as pa
 
-NULLS = "has a null, and must have none"
-
 
 def as_newest(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     """Return rows of an older schema of a topic as those of its schema `wanted`.
@@ -30,18 +28,11 @@ def column_of(batch: pa.RecordBatch, wanted: pa.Field) -> pa.Array:
     """
     place = batch.schema.get_field_index(wanted.name)
     try:
-        return _checked(converted(batch.column(place), wanted.type), wanted) if place >= 0 else _missing(batch, wanted)
+        column = converted(batch.column(place), wanted.type) if place >= 0 else pa.nulls(batch.num_rows, wanted.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ValueError(f"column '{wanted.name}': {error}") from error
-
-
-def _missing(batch: pa.RecordBatch, wanted: pa.Field) -> pa.Array:
-    return _checked(pa.nulls(batch.num_rows, wanted.type), wanted)
-
-
-def _checked(column: pa.Array, wanted: pa.Field) -> pa.Array:
     if not wanted.nullable and column.null_count > 0:
-        raise ValueError(f"column '{wanted.name}' {NULLS}")
+        raise ValueError(f"column '{wanted.name}' has a null, and must have none")
     return column
 
 

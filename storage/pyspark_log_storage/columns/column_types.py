@@ -68,8 +68,7 @@ _OTHER_CURE = "cast it to a type that can be stored, such as string or binary"
 
 def from_json(schema: Mapping[str, Any]) -> pa.Schema:
     """Return the columns of a Spark schema in its JSON form. Raises `InvalidRecord`, which names the column."""
-    kind = _struct(schema, "", 0)
-    columns = pa.schema(list(kind))
+    columns = pa.schema(list(_struct(schema, "")))
     check(columns)
     return columns
 
@@ -108,20 +107,20 @@ def check(columns: pa.Schema) -> None:
         _check_type(field.type, field.name, 1)
 
 
-def _struct(given: object, where: str, depth: int) -> pa.StructType:
+def _struct(given: object, where: str) -> pa.StructType:
     fields = given.get("fields") if isinstance(given, Mapping) and given.get("type") == "struct" else None
     if not isinstance(fields, Sequence):
         raise InvalidRecord(
             f"{_of(where)}expected a struct of Spark as JSON, such as df.schema.json() returns, not {given!r:.100}"
         )
-    return pa.struct([_field(each, where, depth + 1) for each in fields])
+    return pa.struct([_field(each, where) for each in fields])
 
 
 def _of(where: str) -> str:
     return f"column '{where}': " if where else ""
 
 
-def _field(given: object, where: str, depth: int) -> pa.Field:
+def _field(given: object, where: str) -> pa.Field:
     name = given.get("name") if isinstance(given, Mapping) else None
     if not isinstance(given, Mapping) or not isinstance(name, str) or "type" not in given:
         raise InvalidRecord(f"{_of(where)}expected a field with name and type, not {given!r:.100}")
@@ -134,24 +133,22 @@ def _field(given: object, where: str, depth: int) -> pa.Field:
             f"column '{path}' is {metadata[_LENGTH]!s:.100}, whose length a topic does not keep; cast it to "
             f"{'string' if given['type'] == 'string' else 'the same type with string'} before the write"
         )
-    return pa.field(name, _type(given["type"], path, depth), given.get("nullable", True) is not False)
+    return pa.field(name, _type(given["type"], path), given.get("nullable", True) is not False)
 
 
-def _type(given: object, where: str, depth: int) -> pa.DataType:
-    if depth > DEPTH_MAX:
-        raise InvalidRecord(f"column '{where:.200}' is nested more than {DEPTH_MAX} levels deep; flatten it")
+def _type(given: object, where: str) -> pa.DataType:
     if isinstance(given, str):
         return _atomic(given, where)
     kind = given.get("type") if isinstance(given, Mapping) else None
     if isinstance(given, Mapping):
         if kind == "struct":
-            return _struct(given, where, depth)
+            return _struct(given, where)
         if kind == "array" and "elementType" in given:
-            element = _type(given["elementType"], f"{where}.element", depth + 1)
+            element = _type(given["elementType"], f"{where}.element")
             return pa.list_(pa.field("element", element, given.get("containsNull", True) is not False))
         if kind == "map" and {"keyType", "valueType"} <= given.keys():
-            key = _type(given["keyType"], f"{where}.key", depth + 1)
-            value = _type(given["valueType"], f"{where}.value", depth + 1)
+            key = _type(given["keyType"], f"{where}.key")
+            value = _type(given["valueType"], f"{where}.value")
             nullable = given.get("valueContainsNull", True) is not False
             return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value, nullable))
         if kind == "udt":

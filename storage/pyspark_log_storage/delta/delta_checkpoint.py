@@ -9,6 +9,7 @@ flipped bit in a path or a number.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from pyspark_log_storage.delta.delta_actions import Action
 from pyspark_log_storage.errors import CorruptObject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _CHECKSUM, _ZEROS = "pyspark_log.crc32c", b"0" * 8
 _PLACE = re.compile(rb"pyspark_log\.crc32c.{1,2}([0-9a-f]{8})", re.DOTALL)
@@ -79,6 +80,7 @@ _SCHEMA = pa.schema(
         ),
     ]
 )
+_to_action: Callable[[Any], Action] = functools.partial(msgspec.convert, type=Action)
 
 
 def encode(actions: Sequence[Action]) -> bytes:
@@ -110,7 +112,7 @@ def decode(data: bytes, name: str) -> list[Action]:
         rows = file.read(known, use_threads=False).to_pylist(maps_as_pydicts="lossy")
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise CorruptObject(name, f"it is no checkpoint of a Delta table ({error})") from error
-    return [decoding.decode(_action, row, name, CorruptObject) for row in rows]
+    return [decoding.decode(_to_action, row, name, CorruptObject) for row in rows]
 
 
 def _place(data: bytes) -> tuple[int, int] | None:
@@ -119,7 +121,3 @@ def _place(data: bytes) -> tuple[int, int] | None:
     for found in _PLACE.finditer(data):  # noqa: B007 -- the last one
         pass
     return found and found.span(1)
-
-
-def _action(row: Any) -> Action:
-    return msgspec.convert(row, Action)

@@ -54,7 +54,7 @@ def absolute_url(path: str) -> str:
             f"bucket, or a folder as it is mounted here, for example /{scheme}/{rest.lstrip('/')}"
         )
         raise InvalidOption("path", message)
-    if "\0" in path or not _is_text(path):
+    if "\0" in path or any("\ud800" <= each <= "\udfff" for each in path):  # bytes that are not UTF-8
         raise InvalidOption("path", f"{path!r} is not a valid store address: it is not UTF-8 text; use another path")
     absolute = os.path.abspath(os.path.expanduser(path))
     return "/" + absolute.lstrip("/")  # `abspath` keeps two leading slashes
@@ -75,15 +75,6 @@ def _check_bucket(rest: str, scheme: str) -> None:
             f"option 'path' ends with {rest.partition('?')[0]!r}; write it as {scheme}://BUCKET/FOLDER, without ? and #"
         )
         raise InvalidOption("path", message)
-
-
-def _is_text(path: str) -> bool:
-    """Return whether an address can be stored: file names may have bytes that are not UTF-8."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def is_same_place(url: str, other: str) -> bool:
