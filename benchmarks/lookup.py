@@ -152,7 +152,7 @@ class Lookups:
         """Read the row at an offset."""
         split = split_of(self.log.topic(TOPIC), Range(TOPIC, self.partition, offset, offset + 1))
         ((found, rows),) = fetch(self.log.store_at, split)
-        assert (found, rows.num_rows) == (offset, 1)
+        assert (found.tolist(), rows.num_rows) == ([offset], 1)
 
     def row_of_time(self, offset: int) -> None:
         """Find the offset of a time, as `offsets --time` and `startingTimestamp` do."""

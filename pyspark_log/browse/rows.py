@@ -24,14 +24,13 @@ from pyspark_log.reading.positions import offset_for_time
 from pyspark_log.reading.rows import of_handle, read_rows
 from pyspark_log.writing import row_lines, typed_json
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.columns.row_offsets import end_of, first_of, offsets_from
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_storage.columns.row_offsets import Offsets
+    from pyspark_log_storage.columns.keys import Offsets
 
 ROWS_SHOWN = 50
 SCANNED_MAX = 50_000
@@ -173,7 +172,8 @@ def download(handle: TopicHandle, wanted: Wanted, form: str, mask: Mask = NO_MAS
     rows, _ = _found(handle, wanted, mask)
     masked = [(number, offset, _without(batch, mask) if mask.names else batch) for number, offset, batch in rows]
     if form == "jsonl":
-        return b"".join(row_lines.encode_json(batch, handle.name, number, offset) for number, offset, batch in masked)
+        found = ((number, np.array([offset]), batch) for number, offset, batch in masked)
+        return b"".join(row_lines.encode_json(batch, handle.name, number, offsets) for number, offsets, batch in found)
     from pyarrow import parquet
 
     first = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), *handle.schemas[-1]]).empty_table()
@@ -297,11 +297,10 @@ class _Lane:
                 found += batch.num_rows
                 times = np.asarray(batch.column("timestamp").cast(pa.int64()))
                 for index in np.flatnonzero(matching(batch, self._wanted.filters, self._mask)).tolist():
-                    at = first_of(offsets_from(offset, index))
-                    self.hits.append((at, int(times[index]), batch.slice(index, 1)))
+                    self.hits.append((int(offset[index]), int(times[index]), batch.slice(index, 1)))
                 # The rows of a keyed segment may be close together: then these are more than a page needs.
                 if not self._wanted.backward and len(self.hits) >= self._wanted.limit:
-                    self._reached = end_of(offset, batch.num_rows)
+                    self._reached = int(offset[-1]) + 1
                     break
                 if len(self.hits) > self._wanted.limit:
                     del self.hits[: -self._wanted.limit]

@@ -23,7 +23,6 @@ from pyspark_log.reading.planning import Range, split_of
 from pyspark_log.reading.rows import of_handle, read_rows
 from pyspark_log_coordinator.group.state import NO_EPOCH
 from pyspark_log_coordinator.model.topic_state import changed_partitions
-from pyspark_log_storage.columns.row_offsets import end_of, first_of, offsets_from
 from pyspark_log_storage.columns.schema import is_typed
 from pyspark_log_storage.errors import DataLoss, InvalidInput, LogError
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
-    from pyspark_log_storage.columns.row_offsets import Offsets
+    from pyspark_log_storage.columns.keys import Offsets
 
 BUSY_LOOK_SECONDS = 0.1
 """How often a consumer that has rows to return looks for newer ones."""
@@ -78,7 +77,7 @@ class AssignedPartition:
         """Where the rows end that are fetched."""
         self._batch: pa.RecordBatch | None = None
         """Rows from the position on."""
-        self._offsets: Offsets = 0
+        self._offsets = np.zeros(0, np.int64)
         """The offsets of these rows."""
         self._fetched_epoch = 0
         """The leader epoch when the read of these rows was planned."""
@@ -197,13 +196,12 @@ class AssignedPartition:
             )
         if rows_max is not None and rows_max < batch.num_rows:
             rows, self._batch = batch.slice(0, rows_max), batch.slice(rows_max)
-            self._offsets = offsets_from(offsets, rows_max)
+            offsets, self._offsets = offsets[:rows_max], offsets[rows_max:]
         else:
             rows, self._batch = batch, None
-        self._offset, self._epoch = end_of(offsets, rows.num_rows), self._fetched_epoch
-        if isinstance(offsets, int):
-            return ConsumerBatch(*self.key, offsets, rows)
-        return ConsumerBatch(*self.key, int(offsets[0]), rows, pa.array(offsets[: rows.num_rows]))
+        first, end = int(offsets[0]), int(offsets[-1]) + 1
+        self._offset, self._epoch = end, self._fetched_epoch
+        return ConsumerBatch(*self.key, first, rows, pa.array(offsets) if end - first > rows.num_rows else None)
 
     @property
     def _name(self) -> str:
@@ -253,7 +251,7 @@ class AssignedPartition:
                 offsets, batch = found
                 assert self._offset is not None
                 # Only below the compacted end may the rows between be gone.
-                assert self._offset == first_of(offsets) or self._offset < self.state.compacted_end
+                assert self._offset == offsets[0] or self._offset < self.state.compacted_end
                 self._batch, self._offsets = batch, offsets
                 return True
             self._fetched = None

@@ -20,14 +20,13 @@ import pyarrow as pa
 from pyspark_log.reading.fetch import schemas_of
 from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.columns.column_conversion import column_of
-from pyspark_log_storage.columns.row_offsets import each_of, first_of
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_log.reading.fetch import Split
-    from pyspark_log_storage.columns.row_offsets import Offsets
+    from pyspark_log_storage.columns.keys import Offsets
 
 COLUMNS: dict[str, pa.DataType] = {
     "key": pa.binary(),
@@ -80,7 +79,7 @@ def shaped(stored: pa.RecordBatch, wanted: pa.Schema, topic: str, partition: int
         for field in wanted:
             match field.name:
                 case "offset":
-                    arrays.append(_array(pa.int64(), count, np.ascontiguousarray(each_of(offset, count))))
+                    arrays.append(_array(pa.int64(), count, np.ascontiguousarray(offset)))
                 case "topic":
                     arrays.append(_constant(topic, count))
                 case "partition":
@@ -93,7 +92,7 @@ def shaped(stored: pa.RecordBatch, wanted: pa.Schema, topic: str, partition: int
                     arrays.append(column_of(stored, field))
     except ValueError as error:
         raise InvalidInput(
-            f"topic {topic!r}, partition {partition}, from offset {first_of(offset)}: {error}. The topic's columns "
+            f"topic {topic!r}, partition {partition}, from offset {offset[0]}: {error}. The topic's columns "
             "have changed since load(); load again, with a .schema() that fits or without one, and start it again"
         ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)

@@ -31,7 +31,7 @@ from pyspark_log_storage.files.row_files import StagedChunk
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-    from pyspark_log_storage.columns.row_offsets import Offsets
+    from pyspark_log_storage.columns.keys import Offsets
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.stores.store import Readable, Store
 
@@ -178,7 +178,7 @@ def _grouped(batches: Iterable[tuple[int, pa.RecordBatch]], bytes_max: int) -> I
 def _placed(offset: int, batch: pa.RecordBatch) -> tuple[Offsets, pa.RecordBatch]:
     """Return rows with their offsets, which are in the first column if they have gaps."""
     if not _has_offsets(batch):
-        return offset, batch
+        return np.arange(offset, offset + batch.num_rows), batch
     return np.asarray(batch.column(0)), batch.select(batch.schema.names[1:])
 
 

@@ -21,7 +21,6 @@ from pyspark_log.reading.failover import Failover
 from pyspark_log.reading.fetch import fetch, schemas_of
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns.keys import NONE, deletes, is_in, keys_in, matched, newest
-from pyspark_log_storage.columns.row_offsets import each_of
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark_log.reading.planning import Range
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_storage.columns.compaction_columns import CompactionColumns
-    from pyspark_log_storage.columns.row_offsets import Offsets
+    from pyspark_log_storage.columns.keys import Offsets
     from pyspark_log_storage.stores.store import Store
 
 
@@ -58,10 +57,10 @@ class NewestRows(msgspec.Struct, frozen=True):
 
     def only(self, offsets: Offsets, rows: pa.RecordBatch) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Return those of some rows that are the newest of their keys, and do not delete them."""
-        each = each_of(offsets, rows.num_rows)
-        is_of_head = each < self.partition.compacted_end
-        chosen = np.where(is_of_head, ~is_in(each, self.superseded), is_in(each, self.tail)) & self._sets_a_key(rows)
-        return each[chosen], rows.filter(pa.array(chosen))
+        is_of_head = offsets < self.partition.compacted_end
+        is_newest = np.where(is_of_head, ~is_in(offsets, self.superseded), is_in(offsets, self.tail))
+        chosen = is_newest & self._sets_a_key(rows)
+        return offsets[chosen], rows.filter(pa.array(chosen))
 
     def _sets_a_key(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
         """Return which rows have a key, and do not delete it. Older rows of a typed topic may lack the columns."""
@@ -114,7 +113,7 @@ def newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: KeyedP
         segment_ends=tuple(split.segment_ends[number] for number in later),
         columns=(*columns.keys, "timestamp"),  # rows of before the key was a column have only the last
     )
-    tail = newest((keys_in(rows, columns), each_of(offsets, rows.num_rows)) for offsets, rows in fetch(store_at, rest))
+    tail = newest((keys_in(rows, columns), offsets) for offsets, rows in fetch(store_at, rest))
     superseded = [np.array(keyed.placeholders, np.int64)]
     if len(tail.offsets):
         head = matched(_keys_of_head(store_at, split, keyed), tail.keys)

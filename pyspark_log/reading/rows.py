@@ -17,7 +17,6 @@ import msgspec
 
 from pyspark_log.reading.arrow_rows import decoded_columns, shaped
 from pyspark_log.reading.fetch import BATCH_BYTES_MAX, fetch, newest_rows
-from pyspark_log_storage.columns.row_offsets import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark_log.reading.fetch import Split
     from pyspark_log.reading.newest_rows import KeyedPartition, NewestRows
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_storage.columns.row_offsets import Offsets
+    from pyspark_log_storage.columns.keys import Offsets
     from pyspark_log_storage.stores.store import Store
 
 
@@ -97,7 +96,7 @@ def first_row(handle: TopicHandle, number: int, offset: int) -> tuple[int, int] 
     if offset >= end:
         return None
     for offsets, batch in read_rows(split_of(handle, Range(handle.name, number, offset, end)), of_handle(handle)):
-        return first_of(offsets), batch.column("timestamp")[0].value // 1000  # microseconds
+        return int(offsets[0]), batch.column("timestamp")[0].value // 1000  # microseconds
     return None
 
 

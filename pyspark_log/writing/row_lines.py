@@ -25,10 +25,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from pyspark_log.writing import typed_json
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.columns.row_offsets import Offsets, each_of
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 
 US_PER_MS = 1000
@@ -117,10 +117,9 @@ def decode_json(lines: list[bytes], first_line: int) -> pa.RecordBatch:
     )
 
 
-def encode_json(record: pa.RecordBatch, topic: str, partition: int, offset: Offsets) -> bytes:
-    """Return stored rows as lines; `offset` is the offset of the first row, or those of all, see `fetch`."""
-    offsets = each_of(offset, record.num_rows).tolist()
-    rows = zip(offsets, objects(record), strict=True)
+def encode_json(record: pa.RecordBatch, topic: str, partition: int, offset: NDArray[np.int64]) -> bytes:
+    """Return stored rows as lines; `offset` are those of the rows."""
+    rows = zip(offset.tolist(), objects(record), strict=True)
     return typed_json.ENCODER.encode_lines(
         [{"topic": topic, "partition": partition, "offset": at} | row for at, row in rows]
     )

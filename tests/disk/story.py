@@ -238,11 +238,10 @@ def keyed_rows(client: KeyedClient, number: int) -> dict[int, Row]:
         return {}
     split = split_of(client.handle, Range(KEYED, number, partition.log_start, partition.high_watermark))
     found: dict[int, Row] = {}
-    for at, batch in fetch(client.log.store_at, split, functools.partial(find_again, client.log, split)):
-        offsets = range(at, at + batch.num_rows) if isinstance(at, int) else at.tolist()
+    for offsets, batch in fetch(client.log.store_at, split, functools.partial(find_again, client.log, split)):
         columns = (batch.column(name) for name in ("key", "value", "timestamp"))
         keys, values, times = (
             each.to_pylist() if i < 2 else each.cast("int64").to_pylist() for i, each in enumerate(columns)
         )
-        found |= zip(offsets, map(Row, keys, values, times), strict=True)
+        found |= zip(offsets.tolist(), map(Row, keys, values, times), strict=True)
     return found

@@ -31,7 +31,6 @@ from pyspark_log.reading.positions import Subscribed, resolve
 from pyspark_log.reading.rows import Lost, of_handle, read_rows
 from pyspark_log.writing import row_lines
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.columns.row_offsets import offsets_from
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.cli.rows.follow import Reset, Write
     from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_storage.columns.row_offsets import Offsets
+    from pyspark_log_storage.columns.keys import Offsets
 
 FROM, TO = "--from", "--to"
 WORDS: dict[str, dict[str, Position]] = {
@@ -292,7 +291,7 @@ def _read(
                 record = batch.slice(place, left)
                 if not record.num_rows:
                     return rows
-                write(record, handle.name, number, offsets_from(offsets, place))
+                write(record, handle.name, number, offsets[place : place + record.num_rows])
                 rows += record.num_rows
     return rows
 

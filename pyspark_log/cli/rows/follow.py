@@ -19,20 +19,20 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
+import numpy as np
 
 from pyspark_log.cli import output
 from pyspark_log.clients.consumer import Consumer
 from pyspark_log.clients.consumer_group import ConsumerRebalanceListener
 from pyspark_log.clients.records import TopicPartition
 from pyspark_log.reading.fetch import BATCH_ROWS
-from pyspark_log_storage.columns.row_offsets import end_of, offsets_from
 from pyspark_log_storage.errors import MemberError, RebalanceInProgress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_log.clients.records import ConsumerBatch
-    from pyspark_log_storage.columns.row_offsets import Offsets
+    from pyspark_log_storage.columns.keys import Offsets
 
 COMMIT_SECONDS = 1.0
 POLL_MS = 100
@@ -121,11 +121,12 @@ def _add_partitions(consumer: Consumer, wanted: Wanted) -> None:
 def _print(batch: ConsumerBatch, rows: int, write: Write, printed: _Printed) -> None:
     key = TopicPartition(batch.topic, batch.partition)
     printed.add(key, batch.offset)
+    dense = np.arange(batch.offset, batch.offset + batch.rows.num_rows)
+    offsets = dense if batch.offsets is None else batch.offsets.to_numpy()
     for first in range(0, rows, BATCH_ROWS):
-        record = batch.rows.slice(first, min(BATCH_ROWS, rows - first))
-        offsets = offsets_from(batch.offset if batch.offsets is None else batch.offsets.to_numpy(), first)
-        write(record, batch.topic, batch.partition, offsets)
-        printed.add(key, end_of(offsets, record.num_rows))
+        end = min(first + BATCH_ROWS, rows)
+        write(batch.rows.slice(first, end - first), batch.topic, batch.partition, offsets[first:end])
+        printed.add(key, int(offsets[end - 1]) + 1)
 
 
 def _is_at_end(consumer: Consumer, wanted: Wanted) -> bool:

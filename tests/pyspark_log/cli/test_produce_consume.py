@@ -5,6 +5,7 @@ import json
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -122,7 +123,7 @@ def test_any_row_survives_json(rows):
     ]
     lines = list(map(as_line, columns))
     batch = rows_of(row_lines.decode_json(lines, 1), now_us=0, by_topic_column=False).record
-    again = row_lines.encode_json(batch, "t", 3, 7).splitlines()
+    again = row_lines.encode_json(batch, "t", 3, np.arange(7, 7 + len(rows))).splitlines()
     first, second = (row_lines.decode_json(each, 1).drop_columns(["partition"]) for each in (lines, again))
     assert first.equals(second)
     assert batch.column("value").to_pylist() == [row["value"] for row in columns]

@@ -16,7 +16,6 @@ from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.reading.positions import Subscribed, offset_for_time
 from pyspark_log.reading.rows import first_row
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
-from pyspark_log_storage.columns.row_offsets import each_of
 from pyspark_log_storage.columns.schema import RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, DataLoss
 from pyspark_log_storage.segments import segment
@@ -48,7 +47,7 @@ def rows_of(batches):
     return [
         each
         for offsets, batch in batches
-        for each in zip(each_of(offsets, batch.num_rows).tolist(), batch.column("value").to_pylist(), strict=True)
+        for each in zip(offsets.tolist(), batch.column("value").to_pylist(), strict=True)
     ]
 
 

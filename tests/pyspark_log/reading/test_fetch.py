@@ -26,7 +26,7 @@ def test_small_chunks_are_joined_to_batches_that_stay_small():
     log.create("t")
     for _ in range(4):
         log.append("t", {0: [b"x"] * (BATCH_ROWS // 2)})
-    found = [(first, batch.num_rows) for first, batch in rows_of(log, "t", 1, 2 * BATCH_ROWS)]
+    found = [(offsets[0], len(offsets)) for offsets, _ in rows_of(log, "t", 1, 2 * BATCH_ROWS)]
     assert found == [(1, BATCH_ROWS - 1), (BATCH_ROWS, BATCH_ROWS)]
 
 

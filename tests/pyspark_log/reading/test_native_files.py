@@ -86,8 +86,8 @@ def test_files_and_source_have_each_row_of_any_range_once(tmp_path):
     bounds = [(start, end) for start in range(ends[-1]) for end in range(start + 1, ends[-1] + 1)]
     of_source = {
         offset: value
-        for first, batch in fetch(log.log.store_at, split_of(handle, Range("t", 0, 0, ends[-1])))
-        for offset, value in enumerate(batch.column("value").to_pylist(), first)
+        for offsets, batch in fetch(log.log.store_at, split_of(handle, Range("t", 0, 0, ends[-1])))
+        for offset, value in zip(offsets.tolist(), batch.column("value").to_pylist(), strict=True)
     }
     in_file = {}
     for start, end in bounds:

@@ -147,7 +147,7 @@ def read(log: Log, topic: str, partition: int = 0) -> list[bytes]:
     if one.log_start == one.high_watermark:
         return values
     split = split_of(handle, Range(topic, partition, one.log_start, one.high_watermark))
-    for offset, batch in fetch(log.store_at, split):
-        assert offset == one.log_start + len(values)
+    for offsets, batch in fetch(log.store_at, split):
+        assert offsets[0] == one.log_start + len(values)
         values += batch.column("value").to_pylist()
     return values

@@ -182,8 +182,8 @@ class TopicClient:
             return begin, []
         values: list[bytes] = []
         split = split_of(self.handle, Range(self.topic, partition, begin, end))
-        for offset, batch in fetch(self.log.store_at, split, functools.partial(find_again, self.log, split)):
-            assert offset == begin + len(values), f"offset {offset} comes where {begin + len(values)} is due"
+        for offsets, batch in fetch(self.log.store_at, split, functools.partial(find_again, self.log, split)):
+            assert offsets[0] == begin + len(values), f"offset {offsets[0]} comes where {begin + len(values)} is due"
             values += batch.column("value").to_pylist()
         assert len(values) == end - begin
         return begin, values

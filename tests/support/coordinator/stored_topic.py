@@ -166,8 +166,8 @@ class StoredTopic:
             return []
         values: list[Any] = []
         split = split_of(handle, Range("t", partition, begin, one.high_watermark))
-        for offset, batch in fetch(self.log.store_at, split):
-            assert offset == begin + len(values)
+        for offsets, batch in fetch(self.log.store_at, split):
+            assert offsets[0] == begin + len(values)
             values += batch.column("value").to_pylist()
         assert len(values) == one.high_watermark - begin
         return values

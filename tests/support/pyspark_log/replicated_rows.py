@@ -46,8 +46,8 @@ def planned(topic, start=0, end=None, rack=""):
 def read(topic, split, between=bool, again=None):
     """Return the rows of a split; `between` is told how many came so far after each batch."""
     rows = []
-    for offset, batch in fetch(topic.log.store_at, split, again):
-        assert offset == split.start + len(rows)
+    for offsets, batch in fetch(topic.log.store_at, split, again):
+        assert offsets[0] == split.start + len(rows)
         rows += batch.column("value").to_pylist()
         between(len(rows))
     return rows
