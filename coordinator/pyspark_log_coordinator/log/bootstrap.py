@@ -86,7 +86,7 @@ def begin(journals: ClusterJournals, environment: Environment) -> None:
     first = Node(marker.node, AT_THE_ROOT, "", marker.incarnation)
     if journals.cluster.submit(cluster.StartCluster(marker.cluster, (first,))).events:
         logs.warning(
-            "created a new log at %(url)s (cluster %(cluster)s); if there was one before, its disk is not mounted",
+            "created a new log at %(url)s (cluster %(cluster)s); if you expected an existing log there, mount its disk",
             url=root.url,
             cluster=marker.cluster,
         )

@@ -71,7 +71,7 @@ def test_a_new_cluster_is_a_warning_that_names_the_address_once(store, caplog):
     open_log(store, create=True)
     (warning,) = caplog.messages
     assert f"created a new log at {store.url} " in warning
-    assert "if there was one before, its disk is not mounted" in warning
+    assert "if you expected an existing log there, mount its disk" in warning
 
 
 def test_a_root_without_its_marker_or_in_another_incarnation_is_refused(log, store):

@@ -74,7 +74,7 @@ def test_a_batch_write_creates_the_log_with_a_warning_that_names_the_folder(path
     assert rows(path) == 2
     (warning,) = caplog.messages
     assert f"created a new log at {path} (" in warning
-    assert "its disk is not mounted" in warning
+    assert "if you expected an existing log there, mount its disk" in warning
 
 
 @pytest.mark.parametrize(
