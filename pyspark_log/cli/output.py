@@ -21,6 +21,8 @@ _TIMES = {"created_ms": "created at", "committed_ms": "committed at", "at_ms": "
 """Fields that are times, and their titles; others in ms are durations."""
 _ALWAYS = {"leader", "isr", "offset"}
 """A table leaves out a column that is empty in all rows, but for these: that nobody leads is news."""
+_UNLESS_ZERO = {"beyond", "table_end"}
+"""A table also leaves out these columns if they are 0 in all rows: few groups and topics ever have another number."""
 
 
 def show(found: Document | Documents, *, json: bool, empty: str = "none", records: bool = False) -> None:
@@ -70,7 +72,7 @@ def _tables(documents: Documents) -> Iterator[str]:
 def _table(rows: Sequence[Document]) -> Iterator[str]:
     """Yield a table as wide as it needs to be: a number folded in a narrow terminal could be misread."""
     every = dict.fromkeys(name for row in rows for name in row)
-    fields = [name for name in every if name in _ALWAYS or any(not _is_empty(row.get(name)) for row in rows)]
+    fields = [name for name in every if name in _ALWAYS or any(_says_something(name, row.get(name)) for row in rows)]
     cells = [list(map(_title, fields)), *([_cell(name, row.get(name)) for name in fields] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     right = [bool(rows) and all(type(row.get(name)) is int for row in rows) for name in fields]
@@ -88,6 +90,10 @@ def _title(name: str) -> str:
 
 def _is_table(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], Mapping)
+
+
+def _says_something(name: str, value: Any) -> bool:
+    return not _is_empty(value) and not (name in _UNLESS_ZERO and value == 0)
 
 
 def _is_empty(value: Any) -> bool:

@@ -54,9 +54,9 @@ def describe(
 ) -> None:
     """Show the state of a group, its members, and its lag.
 
-    The lag is the number of rows that the group has not committed; behind is the age of the oldest of them. A committed
-    offset that is beyond the end is above it: the log has lost rows since, by a restore or an unclean election. Choose
-    then where the group goes on: pyspark-log groups reset-offsets.
+    The lag is the number of rows that the group has not committed; behind is the age of the oldest of them. Beyond is
+    how far a committed offset is above the end of its partition: the log has lost rows since, by a restore or an
+    unclean election. Then choose where the group continues: pyspark-log groups reset-offsets.
     """
     from pyspark_log.reading.groups import lags, oldest_unread_ms
 

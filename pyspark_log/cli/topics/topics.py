@@ -145,7 +145,7 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
     """Show the settings and partitions of topics.
 
     The log end is the offset of the next row to be written; the high watermark is that of the next row that readers
-    will see. Other engines find the rows before the table end in the topic's Delta table.
+    will see. Other engines find the rows before the table end in the topic's Delta table, if it has one.
     """
     wanted = {
         Trouble.UNDER_REPLICATED: under_replicated,

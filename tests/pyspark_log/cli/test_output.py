@@ -37,6 +37,13 @@ def test_a_list_is_a_table_without_columns_that_are_empty_but_that_nobody_leads_
     assert printed(capsys, [], empty="no groups yet") == ["no groups yet"]
 
 
+def test_offsets_beyond_the_end_are_a_column_only_if_there_are_any(capsys):
+    rows = [{"partition": 0, "lag": 0, "beyond": 0}, {"partition": 1, "lag": 0, "beyond": 0}]
+    assert printed(capsys, rows)[0] == "partition  lag"
+    rows[1]["beyond"] = 2
+    assert printed(capsys, rows)[0] == "partition  lag  beyond"
+
+
 def test_lists_of_documents_in_a_list_are_tables_below_it(capsys):
     rows = [{"topic": "t", "expired": [{"rows": 5}], "orphans": 0}, {"topic": "u", "expired": [], "orphans": 1}]
     assert printed(capsys, rows)[::2] == ["topic  orphans", "t            0", "", "topic  rows", "t         5"]
