@@ -19,7 +19,7 @@ import msgspec
 
 from pyspark_log_coordinator.commit import inline_maintenance, settling
 from pyspark_log_coordinator.retry import RetryPolicy, retry
-from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
+from pyspark_log_coordinator.sync.failure_detector import failure_detector_of, log_changes
 from pyspark_log_coordinator.topic import sequencing
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage import logs
@@ -146,6 +146,7 @@ def commit(
         return outcome.answer  # who has committed the batch knows what else is due
     first = outcome.number if outcome.events else outcome.number + 1  # a replay has no entry
     if handle.journal.state.is_replicated:
+        log_changes(attempt.before, outcome.events)
         settling.settle_after(handle, attempt.before, command, attempt.failed)
         _detect_failures_of_unseen(handle, command, policy)
     if cleans_up:

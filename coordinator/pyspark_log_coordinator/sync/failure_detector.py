@@ -16,19 +16,20 @@ A wrong observation loses no row acknowledged with acks=all, because the journal
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.replication import isr_shrink, suspicion
 from pyspark_log_coordinator.replication.election import Elected, ElectLeaders, LeaderElected
-from pyspark_log_coordinator.replication.isr_shrink import FollowerId, FollowerLag, ShrinkIsr
+from pyspark_log_coordinator.replication.isr_shrink import FollowerId, FollowerLag, IsrShrunk, ShrinkIsr
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect
 from pyspark_log_coordinator.sync.replica_file import is_complete, live
 from pyspark_log_storage import logs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
@@ -101,7 +102,7 @@ class FailureDetector:
         self.next_lag_ms = isr_shrink.next_due_ms(self._lags, state, now)
         shrink = ShrinkIsr(isr_shrink.lagging(self._lags, state, now), unreachable)
         if (shrink.lagging or unreachable) and isr_shrink.decide(state, shrink):
-            handle.submit(shrink)
+            log_changes(state, handle.submit(shrink).events)
         return elected
 
 
@@ -120,15 +121,22 @@ def failure_detector_of(
 
 
 def elect_leaders(handle: TopicHandle, command: ElectLeaders) -> list[Elected]:
-    """Elect leaders; return the events. Log the rows that are lost."""
+    """Elect leaders; return the events."""
+    before = handle.journal.state
     events: list[Elected] = handle.submit(command).events
+    log_changes(before, events)
+    return events
+
+
+def log_changes(before: Topic, events: Sequence[object]) -> None:
+    """Log the elections of a journal entry, the rows that are lost by them, and the nodes that left ISRs."""
     leaders = {each.partition: each for each in events if isinstance(each, LeaderElected)}
     for each in leaders.values():
         logs.info(
             "topic %(topic)r, partition %(partition)d: node %(node)r leads from epoch %(epoch)d on"
             if each.leader is not None
             else "topic %(topic)r, partition %(partition)d has no leader from epoch %(epoch)d on",
-            topic=handle.name,
+            topic=before.name,
             partition=each.partition,
             epoch=each.leader_epoch,
             node=each.leader,
@@ -138,14 +146,30 @@ def elect_leaders(handle: TopicHandle, command: ElectLeaders) -> list[Elected]:
             logs.warning(
                 "topic %(topic)r, partition %(partition)d: the new leader, node %(node)r, lacks rows: offsets "
                 "%(offset)d to %(last)d are lost",
-                topic=handle.name,
+                topic=before.name,
                 partition=lost.partition,
                 epoch=leaders[lost.partition].leader_epoch,
                 node=leaders[lost.partition].leader,
                 offset=lost.start,
                 last=lost.end - 1,
             )
-    return events
+    for node, partitions in sorted(_left(before, events).items()):
+        logs.warning(
+            "topic %(topic)r: node %(node)r left the ISR of %(partitions)d of %(all)d partitions",
+            topic=before.name,
+            node=node,
+            partitions=partitions,
+            all=len(before.partitions),
+        )
+
+
+def _left(before: Topic, events: Sequence[object]) -> Counter[NodeId]:
+    """Return of how many ISRs each node is no longer a member."""
+    isrs = {each.partition: each.isr for each in events if isinstance(each, IsrShrunk | LeaderElected)}
+    known = len(before.partitions)
+    return Counter(
+        node for number, isr in isrs.items() if number < known for node in set(before.partitions[number].isr) - set(isr)
+    )
 
 
 def _leaders_and_isr(state: Topic) -> set[NodeId]:

@@ -38,6 +38,20 @@ def test_a_node_that_fails_or_is_full_in_the_middle_of_a_batch_costs_no_retry(lo
     assert holders(topic) == [list(left)]
 
 
+def test_a_writer_logs_once_which_node_left_the_isr_and_which_leads_now(caplog):
+    topic = ThreeNodes(replicas=[("1", "0", "2"), ("1", "0", "2")])
+    caplog.clear()
+    caplog.set_level("INFO", "pyspark_log")
+    destination = destination_of(topic.handle, None, 1000)
+    topic.disk("1").broken_writes = StoreUnavailable
+    for row in (b"a", b"b"):
+        topic.commit(topic.write(destination, row), patience=RetryPolicy(retries=0))
+    assert caplog.messages == [
+        "topic 't', partition 0: node '0' leads from epoch 1 on",
+        "topic 't': node '1' left the ISR of 1 of 2 partitions",
+    ]
+
+
 def test_missing_rights_that_are_noticed_before_a_batch_fail_it_and_shrink_no_isr():
     topic = ThreeNodes()
     topic.commit(topic.stage(b"a"))
