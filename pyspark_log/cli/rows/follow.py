@@ -86,7 +86,7 @@ def follow_topic(path: str, wanted: Wanted, write: Write) -> None:
             printed.commit()
             raise
         except BaseException:
-            printed.is_new = False  # whoever reads the output may have missed it
+            printed.clear()  # whoever reads the output may have missed it
             raise
         printed.commit()
 
@@ -147,16 +147,16 @@ def _check_reader() -> None:
 
 
 class _Printed(ConsumerRebalanceListener):
-    """How far the assigned partitions were printed."""
+    """What was printed and is not committed yet."""
 
     def __init__(self, consumer: Consumer, wanted: Wanted) -> None:
         self._consumer = consumer
         self._has_group = wanted.group is not None
         self._is_member = self._has_group and wanted.partitions is None
         self._next: dict[TopicPartition, int] = {}
+        self._begun: set[TopicPartition] = set()
+        """Partitions of which something is committed, or about to be."""
         self._committed = monotonic()
-        self.is_new = False
-        """Whether some of it is not committed yet."""
 
     @property
     def is_due(self) -> bool:
@@ -166,17 +166,17 @@ class _Printed(ConsumerRebalanceListener):
     def add(self, key: TopicPartition, offset: int) -> None:
         """Note that the rows before `offset` were printed."""
         self._next[key] = offset
-        self.is_new = self._has_group
+        self._begun.add(key)
 
     def add_positions(self) -> None:
         """Note where partitions without a returned row begin: the group continues there, whatever `--from` says."""
-        for key in self._consumer.assignment() - self._next.keys():
+        for key in self._consumer.assignment() - self._begun:
             self.add(key, self._consumer.position(key))
 
     def commit(self) -> None:
         """Commit what was printed. A member that was removed says on stderr what is printed again."""
         self._committed = monotonic()
-        if not self.is_new:
+        if not (self._next and self._has_group):
             return
         try:
             self._consumer.commit(self._next)
@@ -186,7 +186,11 @@ class _Printed(ConsumerRebalanceListener):
             if not self._is_member:
                 raise
             output.print_error(f"{error.message}; rows that were printed since the last commit will be printed again")
-        self.is_new = False
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was printed: it is printed again, or committed."""
+        self._next = {}
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
         """Commit what was printed of partitions that another member gets."""
@@ -197,3 +201,4 @@ class _Printed(ConsumerRebalanceListener):
         """Forget what was printed of partitions that another member may have: it prints those rows again."""
         for key in lost:
             self._next.pop(key, None)
+            self._begun.discard(key)

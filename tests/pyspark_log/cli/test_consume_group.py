@@ -4,6 +4,7 @@ import pytest
 
 from pyspark_log import Consumer
 from pyspark_log.cli.rows import follow
+from pyspark_log.clients import consumer_group
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
@@ -98,6 +99,27 @@ def test_rows_that_could_not_be_printed_are_not_committed(cli, monkeypatch):
     cli.run("consume", "t", "--group", "g", "--follow")
     assert calls
     assert committed(cli) == {}
+
+
+@pytest.mark.slow
+def test_nothing_of_a_deleted_topic_is_committed_to_the_next_one_of_its_name(cli, monkeypatch):
+    monkeypatch.setattr(consumer_group, "FIND_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(follow, "COMMIT_SECONDS", 0)
+    looks = []
+
+    def once_more():
+        looks.append(1)
+        if len(looks) == 5:
+            cli.run("topics", "delete", "t", "--yes")
+            cli.run("topics", "create", "t", "--partitions", "2")
+            produced(cli, {"value": "new", "partition": 0})
+        elif len(looks) == 20:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(follow, "_check_reader", once_more)
+    assert rows(cli, "--follow") == sorted([*everything(range(3)), "new"])
+    assert committed(cli)[0] == 1
+    assert committed(cli).get(1, 0) == 0
 
 
 def test_a_member_that_was_removed_says_which_rows_come_again(cli, monkeypatch):
