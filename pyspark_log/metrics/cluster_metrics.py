@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from pyspark_log.documents import cluster, groups, topics
+from pyspark_log.documents import cluster
 from pyspark_log.documents.figures import figures_of, size_of
 from pyspark_log.reading.groups import lags
 from pyspark_log_coordinator.group.state import GroupState
@@ -160,15 +160,14 @@ def _of_topic(handle: TopicHandle) -> Iterator[Sample]:
     state, broken = handle.state, handle.log.broken_nodes
     yield "topic_journal_entries_total", handle.version, handle.name
     for number, each in enumerate(state.partitions):
-        found, document = troubles(each, state.config, broken), topics.partition(number, each, broken)
-        where = handle.name, number
-        yield "partition_high_watermark", document["high_watermark"], *where
-        yield "partition_log_end_offset", document["log_end"], *where
-        yield "partition_log_start_offset", document["log_start"], *where
+        found, where = troubles(each, state.config, broken), (handle.name, number)
+        yield "partition_high_watermark", each.high_watermark, *where
+        yield "partition_log_end_offset", each.log_end, *where
+        yield "partition_log_start_offset", each.log_start, *where
         yield "partition_size_bytes", size_of(each), *where
-        yield "partition_leader_epoch", document["leader_epoch"], *where
-        yield "partition_replicas", len(document["replicas"]), *where
-        yield "partition_in_sync_replicas", len(document["isr"]), *where
+        yield "partition_leader_epoch", each.leader_epoch, *where
+        yield "partition_replicas", len(each.replicas), *where
+        yield "partition_in_sync_replicas", len(each.isr), *where
         yield "partition_under_replicated", int(Trouble.UNDER_REPLICATED in found), *where
         yield "partition_offline", int(Trouble.UNAVAILABLE in found), *where
 
@@ -177,14 +176,13 @@ def _of_group(log: Log, handle: GroupHandle) -> Iterator[Sample]:
     state = handle.refresh()
     if state.state is GroupState.DEAD:
         return
-    document = groups.group(state, handle.address, lags(log, state), lambda _: None)
-    name = document["group"]
-    yield "consumer_group_members", document["member_count"], name
-    yield "consumer_group_state", 1, name, document["state"]
-    yield "consumer_group_generation", document["generation"], name
-    for each in document["partitions"]:
-        yield "consumer_group_committed_offset", each["committed"], name, each["topic"], each["partition"]
-        yield "consumer_group_lag", each["lag"], name, each["topic"], each["partition"]
+    name = state.group_id
+    yield "consumer_group_members", len(state.members), name
+    yield "consumer_group_state", 1, name, state.state.value
+    yield "consumer_group_generation", state.generation, name
+    for each in lags(log, state):
+        yield "consumer_group_committed_offset", each.committed, name, each.topic, each.partition
+        yield "consumer_group_lag", each.lag, name, each.topic, each.partition
 
 
 def _of_requests() -> Iterator[Sample]:
