@@ -1,6 +1,7 @@
 """Calls to stores in threads of their own."""
 
 import threading
+import time
 
 from pyspark_log_storage.stores.store_threads import StoreThreads, finish_calls
 
@@ -24,3 +25,18 @@ def test_a_store_that_hangs_is_waited_for_no_longer_than_agreed():
     hangs.set()
     finish_calls(10)
     assert threads.next(0) is not None
+
+
+def test_a_call_that_comes_after_the_end_is_not_made_and_not_waited_for():
+    threads = StoreThreads("ended")
+    threads.start("store", lambda: None)
+    threads.end()
+    for each in threading.enumerate():
+        if each.name == "ended store":
+            each.join(10)
+    threads.start("store", lambda: None)
+    began = time.monotonic()
+    finish_calls(10)
+    assert time.monotonic() - began < 5
+    assert threads.next(0).error is None
+    assert threads.next(0) is None

@@ -11,15 +11,12 @@ import queue
 import threading
 import time
 import weakref
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
-
-    _Call = partial["Answer"]
 
 _LOOK_SECONDS = 0.005
 
@@ -55,14 +52,11 @@ class StoreThreads:
     def start(self, store: Hashable, function: Callable[[], object], tag: object = None) -> None:
         """Queue a call for the thread of a store, which has any name."""
         self._check_process()
-        if store not in self._calls:
-            self._calls[store], self._pending[store] = queue.SimpleQueue(), 0
-            given = self._calls[store], self._answers
-            threading.Thread(target=_serve, args=given, name=f"{self._purpose} {store}", daemon=True).start()
+        if store not in self._threads:
+            self._threads[store], self._pending[store] = _StoreThread(f"{self._purpose} {store}", self._answers), 0
+            self._threads[store].start()
         self._pending[store] += 1
-        call = partial(Answer.of, store, function, tag)
-        _unended.add(call)
-        self._calls[store].put(call)
+        self._threads[store].call(lambda: Answer.of(store, function, tag))
 
     def pending(self, store: Hashable) -> int:
         """Return the number of calls to a store of which `next` has not returned the answer."""
@@ -91,24 +85,38 @@ class StoreThreads:
     def _start_afresh(self) -> None:
         self._process = os.getpid()
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        self._calls: dict[Hashable, queue.SimpleQueue[_Call | None]] = {}
+        self._threads: dict[Hashable, _StoreThread] = {}
         self._pending: dict[Hashable, int] = {}
-        self._end = weakref.finalize(self, _end, self._calls)
+        self._end = weakref.finalize(self, _end, self._threads)
 
 
-_unended: set[_Call] = set()
-"""The calls in this process that have not ended."""
-os.register_at_fork(after_in_child=_unended.clear)
+class _StoreThread(threading.Thread):
+    """Makes the calls to one store, in order."""
 
+    def __init__(self, name: str, answers: queue.SimpleQueue[Answer]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._answers = answers
+        self._calls: queue.SimpleQueue[Callable[[], Answer] | None] = queue.SimpleQueue()
+        self._calls_started = 0
+        self._calls_ended = 0
 
-def _serve(calls: queue.SimpleQueue[_Call | None], answers: queue.SimpleQueue[Answer]) -> None:
-    """Make the calls to one store, in order."""
-    while (call := calls.get()) is not None:
-        try:
-            answers.put(call())
-        finally:
-            _unended.discard(call)
-        del call  # it refers to its caller, which could not be collected while this thread waits
+    @property
+    def is_busy(self) -> bool:
+        return self._calls_ended < self._calls_started
+
+    def call(self, function: Callable[[], Answer]) -> None:
+        self._calls_started += 1
+        self._calls.put(function)
+
+    def end(self) -> None:
+        """End the thread after the calls that are queued."""
+        self._calls.put(None)
+
+    def run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            self._answers.put(call())
+            self._calls_ended += 1
+            del call  # it refers to its caller, which could not be collected while this thread waits
 
 
 def finish_calls(seconds: float) -> None:
@@ -117,10 +125,12 @@ def finish_calls(seconds: float) -> None:
     For the end of a program, which ends daemon threads: those that write would leave temporary files behind.
     """
     deadline = time.monotonic() + seconds
-    while _unended and time.monotonic() < deadline:
+    while any(isinstance(each, _StoreThread) and each.is_busy for each in threading.enumerate()):
+        if time.monotonic() >= deadline:
+            return
         time.sleep(_LOOK_SECONDS)
 
 
-def _end(calls: dict[Hashable, queue.SimpleQueue[_Call | None]]) -> None:
-    for each in calls.values():
-        each.put(None)
+def _end(threads: dict[Hashable, _StoreThread]) -> None:
+    for each in threads.values():
+        each.end()
