@@ -36,6 +36,7 @@ OWN = {
     "pyspark_log.clients.reading": "columns that `chunk` has decoded",
     "pyspark_log.reading.arrow_rows": "columns that `chunk` has decoded",
     "pyspark_log.source.row": "the schema that Spark gives",
+    "pyspark_log.history.archive_table": "test_the_properties_of_a_table_come_back",
     "pyspark_log.browse.filters": "test_a_value_that_is_not_json_has_no_fields",
     "pyspark_log.writing.partitioner": "columns that this process has made",
     "pyspark_log.writing.rows": "columns that this process has made",
