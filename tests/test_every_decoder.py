@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.log.log import topic_inbox
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError
@@ -139,5 +140,5 @@ def test_of_a_huge_object_where_a_small_one_is_expected_little_is_read():
         store.put(key, bytes(2**24))
     with pytest.raises(CorruptObject):
         node.read_marker(store)
-    assert topic_inbox("j/", real_environment())._command(store, "a command") is None
+    assert topic_inbox(OneStore(store, real_environment()), "j/")._command(store, "a command") is None
     assert store.received <= 2**17

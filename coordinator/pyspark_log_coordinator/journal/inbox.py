@@ -31,7 +31,6 @@ from pyspark_log_storage.stored_fields import Count, Ordinal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import JournalPlace
     from pyspark_log_storage.stores.store import Store
     from pyspark_log_storage.stores.store_threads import Answer as Answered
@@ -85,14 +84,14 @@ def decode_answer(data: bytes, key: str) -> Answer:
 class Inbox(Generic[C]):
     """The inbox of a journal, as one process sees it, which puts one command at a time into it. Used by one thread."""
 
-    def __init__(self, folder: str, decode: Callable[[bytes | msgspec.Raw], C], environment: Environment) -> None:
+    def __init__(self, place: JournalPlace, folder: str, decode: Callable[[bytes | msgspec.Raw], C]) -> None:
         """`folder` is that of the journal, and `decode` returns an encoded command. Reads nothing yet."""
+        self._place = place
         self._folder, self._answers = layout.inbox(folder), layout.answers(folder)
         self._decode = decode
-        self._environment = environment
+        self._environment = place.environment
         self._key = ""
-        self._place: JournalPlace | None = None
-        """Where the own command is."""
+        """That of the own command; empty if there is none."""
         self._is_answered = False
         """Whether the answer to it was read."""
         self._listed: list[str] = []
@@ -114,7 +113,7 @@ class Inbox(Generic[C]):
     @property
     def is_used(self) -> bool:
         """Whether the own command was put into the inbox: from then on any process may carry it out."""
-        return self._place is not None
+        return self._key != ""
 
     @property
     def has_others(self) -> bool:
@@ -152,35 +151,34 @@ class Inbox(Generic[C]):
         least = _PATIENCE_SECONDS + _PATIENCE_REQUESTS * self._request_seconds
         return min(max(least, 2 * self._waited) * (1 << vain), _PATIENCE_SECONDS_MAX)
 
-    def put(self, place: JournalPlace, number: int, command: C) -> None:
+    def put(self, number: int, command: C) -> None:
         """Put a command into the inbox, unless it is there. `number` is the newest entry that the process knows."""
-        if self._place is not None:
+        if self.is_used:
             return
         body = msgspec.msgpack.encode(command)
         if len(body) > BYTES_MAX:
             return
         self._key = self._folder + layout.born_name(max(number, self.heard_of), self._environment.nonce())
         self._put_at = self._environment.monotonic()
-        self._place = place  # before it is written: the answer of the store may be lost
         key, data = self._key, seal(_MAGIC, _VERSION, body)
-        with contextlib.suppress(LogError):
-            self._ask(place, lambda store: store.create_unflushed(key, data))
+        with contextlib.suppress(LogError):  # it counts as put all the same: the answer of the store may be lost
+            self._ask(lambda store: store.create_unflushed(key, data))
 
-    def look(self, place: JournalPlace) -> None:
+    def look(self) -> None:
         """List the commands that wait, the oldest first. None if the store fails."""
         begin = self._environment.monotonic()
         self._listed = []
         with contextlib.suppress(LogError):
-            listed = self._ask(place, partial(_listed, self._folder))
+            listed = self._ask(partial(_listed, self._folder))
             self._settled.intersection_update(listed)
             self._listed = [key for key in listed if key not in self._settled]
         self._known = {key: self._known[key] for key in self._listed if key in self._known}
         self._request_seconds = self._environment.monotonic() - begin
 
-    def others(self, place: JournalPlace) -> list[tuple[str, C]]:
+    def others(self) -> list[tuple[str, C]]:
         """Return keys and commands of other processes: of those of the last look as many as an entry takes."""
         keys = [key for key in self._listed if key != self._key][:COMMANDS_MAX]
-        self._read(place, [key for key in keys if key not in self._known])
+        self._read([key for key in keys if key not in self._known])
         found, left = [], BYTES_MAX
         for key in keys:
             if key in self._known:
@@ -195,27 +193,27 @@ class Inbox(Generic[C]):
         """Take note that a command has been carried out, or was refused. Its own process is about to remove it."""
         self._settled.add(key)
 
-    def reply(self, place: JournalPlace, answers: Mapping[str, Answer]) -> None:
+    def reply(self, answers: Mapping[str, Answer]) -> None:
         """Answer commands of other processes, which were carried out in durable entries, by their keys."""
 
         def answer_of(key: str) -> Callable[[], object]:
             there = self._answer_to(key)
-            return partial(place.stores[0].create_unflushed, there, encode_answer(answers[key], there))
+            return partial(self._store.create_unflushed, there, encode_answer(answers[key], there))
 
-        self._at_once(place, {key: answer_of(key) for key in answers})
+        self._at_once({key: answer_of(key) for key in answers})
         for key in answers:
             self.settle(key)
 
     def answer(self) -> Answer | None:
         """Return the answer to the own command, or None if there is none, or the store fails."""
-        assert self._place is not None
+        assert self.is_used
         key = self._answer_to(self._key)
 
         def read(store: Store) -> bytes | None:
             return store.read(key, 0, ANSWER_BYTES_MAX) if store.exists(key) else None
 
         try:
-            data = self._ask(self._place, read)
+            data = self._ask(read)
             if data is None:
                 return None
             found = decode_answer(data, key)
@@ -228,39 +226,39 @@ class Inbox(Generic[C]):
 
     def withdraw(self) -> None:
         """Remove the own command and the answer that was read, if it was put into the inbox."""
-        if self._place is not None:
-            self._remove(self._place, self._key)
+        if self.is_used:
+            self._remove(self._key)
             if self._is_answered:
-                self._remove(self._place, self._answer_to(self._key))
-        self._key, self._place, self._is_answered = "", None, False
+                self._remove(self._answer_to(self._key))
+        self._key, self._is_answered = "", False
 
-    def delete_old(self, place: JournalPlace, number: int) -> int:
+    def delete_old(self, number: int) -> int:
         """Delete what nobody has removed for hundreds of entries; return how many objects. Raises `StoreError`.
 
         `number` is the newest entry. A process that waits all the same finds the outcome itself.
         """
         count = 0
         for folder in (self._folder, self._answers):
-            keys = self._ask(place, partial(_listed, folder))
+            keys = self._ask(partial(_listed, folder))
             for key in keys:  # each in a call of its own: a store that is slow but answers has time for all of them
                 if layout.born_of(key.removeprefix(folder)) < number - KEPT_ENTRIES:
-                    self._delete_one(place, key)
+                    self._delete_one(key)
                     count += 1
         return count
 
-    def _remove(self, place: JournalPlace, key: str) -> None:
+    def _remove(self, key: str) -> None:
         with contextlib.suppress(LogError):
-            self._delete_one(place, key)
+            self._delete_one(key)
 
-    def _delete_one(self, place: JournalPlace, key: str) -> None:
-        self._ask(place, lambda store: store.delete(key))
+    def _delete_one(self, key: str) -> None:
+        self._ask(lambda store: store.delete(key))
 
     def _answer_to(self, key: str) -> str:
         return self._answers + key.removeprefix(self._folder)
 
-    def _read(self, place: JournalPlace, keys: Sequence[str]) -> None:
+    def _read(self, keys: Sequence[str]) -> None:
         def read(keys: Sequence[str]) -> dict[str, tuple[C, int] | None]:
-            return self._at_once(place, {key: partial(self._command, place.stores[0], key) for key in keys})
+            return self._at_once({key: partial(self._command, self._store, key) for key in keys})
 
         found = read(keys)
         found |= read([key for key, command in found.items() if command is None])  # they may have been half written
@@ -270,24 +268,28 @@ class Inbox(Generic[C]):
             else:
                 self._known[key] = command
 
-    def _ask(self, place: JournalPlace, act: Callable[[Store], T]) -> T:
+    @property
+    def _store(self) -> Store:
+        """The store that the inbox is on."""
+        return self._place.stores[0]
+
+    def _ask(self, act: Callable[[Store], T]) -> T:
         """Return the result of a call to the store that the inbox is on. Raises what it raises, and `StoreError`."""
-        store = place.stores[0]
-        if len(place.stores) == 1:
-            return act(store)
-        answer = self._call(place, {"": partial(act, store)}).get("")
+        if len(self._place.stores) == 1:
+            return act(self._store)
+        answer = self._call({"": partial(act, self._store)}).get("")
         if answer is None:
-            raise StoreUnavailable(store.url, self._folder, f"no answer within {ANSWER_SECONDS:g} s")
+            raise StoreUnavailable(self._store.url, self._folder, f"no answer within {ANSWER_SECONDS:g} s")
         if answer.error is not None:
             raise answer.error
         result: T = answer.result
         return result
 
-    def _at_once(self, place: JournalPlace, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
+    def _at_once(self, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
         """Make calls at once, because the store is slow; return the results of those that do not fail."""
-        return {key: each.result for key, each in self._call(place, calls).items() if each.error is None}
+        return {key: each.result for key, each in self._call(calls).items() if each.error is None}
 
-    def _call(self, place: JournalPlace, calls: Mapping[str, Callable[[], object]]) -> dict[str, Answered]:
+    def _call(self, calls: Mapping[str, Callable[[], object]]) -> dict[str, Answered]:
         """Make calls in threads, and return their answers.
 
         If the journal is on several stores nobody waits long for the one that the inbox is on, and as long as it has
@@ -302,7 +304,7 @@ class Inbox(Generic[C]):
         found: dict[str, Answered] = {}
         for index, (key, call) in enumerate(calls.items()):
             threads.start(f"{index % _LANES}", call, (asked, key))
-        seconds = None if len(place.stores) == 1 else ANSWER_SECONDS
+        seconds = None if len(self._place.stores) == 1 else ANSWER_SECONDS
         while len(found) < len(calls) and (answer := threads.next(seconds)) is not None:
             if answer.tag[0] is asked:
                 found[answer.tag[1]] = answer

@@ -217,12 +217,12 @@ class Journal(Replay[S, C]):
                 if tries.may_be_late and self._take_next():
                     continue
                 tries.may_be_late = False
-                inbox.look(self.place)
+                inbox.look()
                 tries.met_others |= inbox.has_others
                 events, after = self._combine(events, after, inbox, others)
             if self._propose(events, after, tries, is_repeatable=inbox is not None):
                 if inbox is not None and others:
-                    inbox.reply(self.place, others)
+                    inbox.reply(others)
                 return own
             tries.losses += 1
             if inbox is None or not inbox.is_used:
@@ -248,7 +248,7 @@ class Journal(Replay[S, C]):
             return None
         if self._pace.has_lost and tries.losses < _LOSSES_MAX and (not tries.may_be_late or self._is_near_end()):
             return None
-        inbox.put(self.place, self.number, command)
+        inbox.put(self.number, command)
         answer = self._wait_for_answer(inbox) if inbox.is_used else None
         if answer is None:
             self.refresh()
@@ -264,14 +264,14 @@ class Journal(Replay[S, C]):
         vain, oldest, may_be_next = 0, "", True
         number = max(self.number, inbox.heard_of)
         if not inbox.expects_answer:
-            inbox.look(self.place)
+            inbox.look()
             if not inbox.must_wait(0):
                 return None
         while (answer := self._next_answer(inbox, inbox.patience(vain))) is None:
             if may_be_next and self.entries.may_have(number + 1):
                 number, may_be_next = number + 1, False  # others write entries, and the next may have the command
                 continue
-            inbox.look(self.place)
+            inbox.look()
             if not inbox.must_wait(vain):
                 return inbox.answer()  # it may have come in the meantime
             vain = vain + 1 if inbox.oldest == oldest else 0
@@ -302,7 +302,7 @@ class Journal(Replay[S, C]):
         other processes as soon as the entry is durable.
         """
         machine, now_ms = self._machine, self._now_ms()
-        for key, command in inbox.others(self.place):
+        for key, command in inbox.others():
             try:
                 more = machine.decide(after, command, now_ms)
                 then = functools.reduce(machine.evolve, more, after)

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.cluster_state import GroupRecord, TopicRecord
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.journal import Journal
+    from pyspark_log_coordinator.journal.place import JournalPlace
     from pyspark_log_coordinator.journal.state_machine import Outcome
     from pyspark_log_coordinator.model.batch import Acks
     from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition, SegmentRef
@@ -76,9 +77,9 @@ _batch_decoder = msgspec.msgpack.Decoder(CommitBatch)
 T = TypeVar("T")
 
 
-def topic_inbox(journal: str, environment: Environment) -> Inbox[topic.Command]:
+def topic_inbox(place: JournalPlace, journal: str) -> Inbox[topic.Command]:
     """Return the inbox of a topic's journal. Only for batches with a claim: without one a repetition adds rows."""
-    return Inbox(journal, _batch_decoder.decode, environment)
+    return Inbox(place, journal, _batch_decoder.decode)
 
 
 class WriteTargets(NamedTuple):
@@ -99,7 +100,7 @@ class TopicHandle:
         self.name = record.name
         self.topic_id = record.topic_id
         self.journal = log.journals.of_topic(record.name, record.topic_id)
-        self.inbox = topic_inbox(self.journal.folder, log.environment)
+        self.inbox = topic_inbox(self.journal.place, self.journal.folder)
         """For batches that have a claim."""
         self.log = log
         self.described_at = log.environment.monotonic()

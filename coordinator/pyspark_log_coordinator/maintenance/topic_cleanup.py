@@ -82,7 +82,7 @@ def _clean_up_inbox(handle: TopicHandle, nodes: ReachableStores) -> int:
     """Delete what was left in the inbox; return how many objects. On journal nodes the first one may fail."""
     place = handle.journal.place
     try:
-        return handle.inbox.delete_old(place, handle.journal.number)
+        return handle.inbox.delete_old(handle.journal.number)
     except StoreError as error:
         if isinstance(place, OneStore):
             raise

@@ -61,7 +61,7 @@ def leave_in_the_inbox(topic, batch):
     """Leave a batch in the inbox, as another process does that waits."""
     other = another_process(topic)
     command = CommitBatch(batch.claim, tuple(each.file for each in batch.files))
-    other.inbox.put(other.journal.place, topic.handle.journal.number, command)
+    other.inbox.put(topic.handle.journal.number, command)
 
 
 def of_another_process(topic):
@@ -259,7 +259,7 @@ def test_a_replay_is_not_answered_while_rows_of_the_first_run_in_other_partition
     replay = on_all_nodes(topic, ProducerClaim("q", "q", "second", 0), {1: [b"of the replay"]})
     _, waiting = topic.open()
     command = CommitBatch(replay.claim, tuple(each.file for each in replay.files))
-    waiting.inbox.put(waiting.journal.place, waiting.journal.number, command)
+    waiting.inbox.put(waiting.journal.number, command)
     topic.handle.journal._pace.has_lost = True  # so that it looks for commands that wait
     commit(topic.handle, on_all_nodes(topic, ProducerClaim("p", "p", "r", 0), {1: [b"of another"]}), NO_RETRIES)
     assert topic.partition(0).high_watermark == 0

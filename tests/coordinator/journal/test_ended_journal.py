@@ -1,6 +1,5 @@
 """A journal that ends, because it goes on at other stores, while processes write, trim and are suspended."""
 
-import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal.journal import Journal
@@ -9,7 +8,7 @@ from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnd
 from pyspark_log_coordinator.log import ended_journals
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogMoved, StoreUnavailable
-from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.fake_environment import fake_environment, with_journal_threads
 from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems
 from tests.support.coordinator.stand_in_threads import ShuffledThreads
 from tests.support.coordinator.three_stores import mark
@@ -33,7 +32,7 @@ class EndingJournal:
     def place(self, generation):
         numbers = (3, 4, 5) if generation == 2 else (0, 1, 2)
         members = [Member(self.stores[number], str(number), f"incarnation-{number}") for number in numbers]
-        environment = msgspec.structs.replace(fake_environment(), store_threads=lambda _: ShuffledThreads())
+        environment = with_journal_threads(fake_environment(), ShuffledThreads())
         return SeveralStores(members, environment, generation, patience_ms=10_000)
 
     def open(self, generation=1):

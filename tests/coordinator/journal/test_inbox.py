@@ -47,8 +47,8 @@ def a_slow_store(monkeypatch):
     monkeypatch.setattr(pace, "SLOW_SECONDS", 0)
 
 
-def inbox_of(environment=None):
-    return Inbox(FOLDER, decode, environment or fake_environment())
+def inbox_of(journal):
+    return Inbox(journal.place, FOLDER, decode)
 
 
 def waiting(store):
@@ -72,7 +72,8 @@ def submit(store, *items, items_max=10**9, sleep=None, after_put=None):
             sleep(seconds)
 
         environment = msgspec.structs.replace(environment, sleep=sleep_and_look)
-    inbox = inbox_of(environment)
+    journal = open_list(store, environment)
+    inbox = inbox_of(journal)
     if after_put is not None:
         put = inbox.put
 
@@ -82,7 +83,7 @@ def submit(store, *items, items_max=10**9, sleep=None, after_put=None):
                 after_put()
 
         inbox.put = put_and_go_on
-    return open_list(store, environment).submit(AddItems(items, items_max), inbox), inbox
+    return journal.submit(AddItems(items, items_max), inbox), inbox
 
 
 def submit_after_a_loss(store, lost_to, *items, **how):
@@ -107,7 +108,7 @@ def submit_while_another_waits(store, item, *others):
 
 def leave_in_the_inbox(store, *items, **limits):
     """Be a process that dies after it has put a command into the inbox."""
-    inbox_of().put(open_list(store).place, 0, AddItems(items, **limits))
+    inbox_of(open_list(store)).put(0, AddItems(items, **limits))
 
 
 def items_of_the_entry(store, outcome):
@@ -174,10 +175,10 @@ def test_a_command_that_cannot_be_read_for_a_moment_is_carried_out_later(store, 
         return answer
 
     monkeypatch.setattr(store, "read", read_later)
-    place, inbox = open_list(store).place, inbox_of()
+    inbox = inbox_of(open_list(store))
     for look in (1, 2):
-        inbox.look(place)
-        found = [command for _, command in inbox.others(place)]
+        inbox.look()
+        found = [command for _, command in inbox.others()]
         assert found == ([AddItems(("book",))] if looks and look >= looks else [])
     assert inbox.has_others == bool(looks), "nobody waits for a command that it may not read"
 
@@ -198,9 +199,9 @@ def test_a_process_that_was_suspended_does_not_believe_a_void_entry_that_carries
     if often_loses:
         journal = open_list(store)
         lose_an_entry(store, "cup")
-        assert journal.submit(AddItems(("vase",)), inbox_of()).number == 2
+        assert journal.submit(AddItems(("vase",)), inbox_of(journal)).number == 2
         store.be_slow(ENTRIES, meanwhile=be_suspended)
-        assert journal.submit(AddItems(("book",)), inbox_of()).events == [ItemAdded("book")]
+        assert journal.submit(AddItems(("book",)), inbox_of(journal)).events == [ItemAdded("book")]
     else:
         submit_after_a_loss(store, "cup", "book", after_put=be_suspended)
     assert "book" in open_list(another(store)).refresh().items
@@ -211,10 +212,10 @@ def test_a_process_that_was_suspended_does_not_believe_a_void_entry_that_carries
     [(COMMANDS_MAX + 2, 1, COMMANDS_MAX), (3, BYTES_MAX // 2, 1), (3, BYTES_MAX // 3, 2), (3, BYTES_MAX, 0)],
 )
 def test_an_entry_takes_a_bounded_number_and_size_of_others_the_oldest_first(store, count, length, taken):
-    environment = fake_environment()
+    journal = open_list(store)
     items = [f"{number:03}".ljust(length, "x") for number in range(count)]
     for number, item in enumerate(items):
-        inbox_of(environment).put(open_list(store).place, number, AddItems((item,)))
+        inbox_of(journal).put(number, AddItems((item,)))
     outcome, _ = submit_after_a_loss(store, "cup", "lamp")
     assert items_of_the_entry(store, outcome) == ["lamp", *items[:taken]]
 
@@ -276,30 +277,31 @@ def test_a_journal_on_three_stores_does_not_wait_for_an_inbox_that_hangs_and_use
     assert inbox.is_used
     inbox.withdraw()
     assert outcome.state.items == ("cup", "book")
-    journal, inbox = open_list(hanging_inbox), inbox_of()
+    journal = open_list(hanging_inbox)
+    inbox = inbox_of(journal)
     for number in range(2 * pace.LOOK_EVERY):
         journal.submit(AddItems((f"item {number}",)), inbox)
     assert time.monotonic() - began < HANGS_SECONDS
     leave_in_the_inbox(hanging_inbox.inner[0], "vase")
     hanging_inbox.release.set()
     began = time.monotonic()
-    while not inbox.others(journal.place):
-        inbox.look(journal.place)
+    while not inbox.others():
+        inbox.look()
         assert time.monotonic() - began < HANGS_SECONDS
-    assert AddItems(("vase",)) in [command for _, command in inbox.others(journal.place)]
+    assert AddItems(("vase",)) in [command for _, command in inbox.others()]
 
 
 def test_commands_and_answers_that_nobody_removes_are_deleted_after_hundreds_of_entries(store):
-    place = open_list(store).place
-    inbox_of().put(place, 5, AddItems(("book",)))
-    inbox_of().reply(place, {waiting(store)[0]: Answer(6, {})})
+    inbox_of(open_list(store)).put(5, AddItems(("book",)))
+    inbox_of(open_list(store)).reply({waiting(store)[0]: Answer(6, {})})
     store.create(f"{INBOX}notes.txt", b"of somebody")
-    assert [inbox_of().delete_old(place, KEPT_ENTRIES + number) for number in (5, 6)] == [0, 2]
+    assert [inbox_of(open_list(store)).delete_old(KEPT_ENTRIES + number) for number in (5, 6)] == [0, 2]
     assert waiting(store) == [f"{INBOX}notes.txt"]
 
 
 def test_a_process_that_always_wins_looks_into_the_inbox_now_and_then(store):
-    journal, inbox = open_list(store), inbox_of()
+    journal = open_list(store)
+    inbox = inbox_of(journal)
     leave_in_the_inbox(store, "book")
     for number in range(2 * pace.LOOK_EVERY):
         journal.submit(AddItems((f"item {number}",)), inbox)
@@ -350,8 +352,8 @@ class Contender:
             own(seconds)
             self.meanwhile()
 
-        self.inbox = inbox_of(environment)
         self.journal = open_list(store, msgspec.structs.replace(environment, sleep=sleep))
+        self.inbox = inbox_of(self.journal)
         lose_an_entry(store, f"faster than {name}")
         self.submit(name)
 
@@ -438,13 +440,12 @@ def test_an_answer_is_given_once_the_entry_is_there(store, monkeypatch):
 
 def test_a_command_is_born_at_the_newest_entry_that_an_answer_has_named(store):
     """Or the answer to it would be taken for an old one, and deleted, while its process reads no entries."""
-    place = open_list(store).place
-    inbox = inbox_of()
-    inbox.put(place, 5, AddItems(("book",)))
-    inbox_of().reply(place, {waiting(store)[0]: Answer(1_000, {})})
+    inbox, other = inbox_of(open_list(store)), inbox_of(open_list(store))
+    inbox.put(5, AddItems(("book",)))
+    other.reply({waiting(store)[0]: Answer(1_000, {})})
     inbox.answer()
     inbox.withdraw()
-    inbox.put(place, 5, AddItems(("lamp",)))
-    inbox_of().reply(place, {waiting(store)[0]: Answer(1_001, {})})
-    assert inbox.delete_old(place, 1_001) == 0
+    inbox.put(5, AddItems(("lamp",)))
+    other.reply({waiting(store)[0]: Answer(1_001, {})})
+    assert inbox.delete_old(1_001) == 0
     assert inbox.answer() == Answer(1_001, {})

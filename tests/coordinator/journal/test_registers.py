@@ -17,7 +17,7 @@ from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_coordinator.journal.registers import Registers
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, OutcomeUnknown, StoreRefused, StoreUnavailable
-from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.fake_environment import fake_environment, with_journal_threads
 from tests.support.coordinator.stand_in_threads import ShuffledThreads
 from tests.support.coordinator.three_stores import mark, marked_stores
 from tests.support.coordinator.troubled_store import TroubledStore
@@ -39,7 +39,7 @@ class Stores:
         connections = [TroubledStore(store) for store in self.inner]
         joined = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(connections)]
         calls = ShuffledThreads(seed)
-        environment = msgspec.structs.replace(fake_environment(), store_threads=lambda _: calls)
+        environment = with_journal_threads(fake_environment(), calls)
         slots = Registers(SeveralStores(joined, environment, patience_ms=PATIENCE_MS), JOURNAL)
         slots.stores, slots.calls = connections, calls
         return slots

@@ -31,7 +31,7 @@ def fill_and_trim(store, count=3 * KEPT, name="other"):
 
 def inbox_of(journal):
     """Return what says that a command may be repeated."""
-    return Inbox(FOLDER, lambda body: body, journal._environment)
+    return Inbox(journal.place, FOLDER, lambda body: body)
 
 
 # Writers that slept

@@ -26,7 +26,7 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.layout import number
 from tests.support.coordinator.breakable_store import BreakableStore
-from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.fake_environment import fake_environment, with_journal_threads
 from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems, open_list
 from tests.support.coordinator.journal_end import end_keys
 from tests.support.coordinator.journal_objects import ENTRIES, EVERY, KEPT, SNAPSHOTS, add, fill
@@ -56,7 +56,7 @@ class Cluster:
         calls = ShuffledThreads(self._chance.getrandbits(32))
         self._calls.append(calls)
         members = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(self.stores)]
-        environment = msgspec.structs.replace(fake_environment(), store_threads=lambda _: calls)
+        environment = with_journal_threads(fake_environment(), calls)
         return Journal(SeveralStores(members, environment, patience_ms=10_000), FOLDER, MACHINE)
 
     def finish(self):
@@ -229,7 +229,7 @@ def test_what_it_has_is_not_shown_and_what_was_never_decided_is_not_believed(ret
     if is_stray:
         returned.stores[returned.back].put(f"{ENTRIES}{number(7)}.0", registers.encode(Register(0), stray))
     assert returned.open().refresh().items == returned.items
-    inbox = Inbox(FOLDER, lambda body: body, returned.sleeper._environment)
+    inbox = Inbox(returned.sleeper.place, FOLDER, lambda body: body)
     assert returned.sleeper.submit(AddItems(("late",)), inbox).number == len(returned.items) + 1
     assert_whole(returned, (*returned.items, "late"))
     returned.away()

@@ -2,7 +2,10 @@
 
 import itertools
 
+import msgspec
+
 from pyspark_log_coordinator.environment import Environment
+from pyspark_log_storage.stores.store_threads import StoreThreads
 
 _writers = itertools.count(1)
 _BEGIN_MS = 4_000_000_000_000
@@ -24,4 +27,12 @@ def fake_environment() -> Environment:
         sleep=sleep,
         uniform=max,
         nonce=lambda: f"{writer:016x}{next(nonces):016x}",
+    )
+
+
+def with_journal_threads(environment: Environment, threads: StoreThreads) -> Environment:
+    """Return an environment in which these threads call the stores of a journal."""
+    others = environment.store_threads
+    return msgspec.structs.replace(
+        environment, store_threads=lambda purpose: threads if purpose == "journal store" else others(purpose)
     )

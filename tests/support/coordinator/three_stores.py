@@ -3,8 +3,6 @@
 import contextlib
 from collections.abc import Callable, Iterator
 
-import msgspec
-
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.journal import journal_entry, registers
 from pyspark_log_coordinator.journal.paxos import Register, majority
@@ -13,6 +11,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import ObjectMissing
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker
+from tests.support.coordinator.fake_environment import with_journal_threads
 from tests.support.coordinator.stand_in_threads import ShuffledThreads
 from tests.support.coordinator.troubled_store import ALWAYS, TroubledStore
 from tests.support.memory_store import MemoryStore
@@ -49,7 +48,7 @@ class ThreeStores:
         joined = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(self.connections)]
         threads = ShuffledThreads()
         self._opened.append(threads)
-        return SeveralStores(joined, msgspec.structs.replace(environment, store_threads=lambda _: threads))
+        return SeveralStores(joined, with_journal_threads(environment, threads))
 
     def keys(self) -> list[str]:
         """Return the keys on each of the stores, without their markers, once all that was begun is done."""
