@@ -5,7 +5,6 @@ They are created once. Processes that create the same one write the same bytes.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -190,7 +189,6 @@ class Objects:
         self._place.require_majority(found, f"the journal in {self._journal} cannot be trimmed")
         if not any(_results(found)):
             return 0
-        obsolete = {self._place.stores[each.store].url: deque(each.result) for each in found if each.error is None}
         try:
             kept = self.read(oldest)
         except ObjectMissing:
@@ -200,15 +198,14 @@ class Objects:
 
         def delete_in(store: Store) -> tuple[int, bool]:
             """Return how many objects were deleted, and whether more are left."""
-            left, count = obsolete.get(store.url, deque()), 0
             if not self._place.certain and next(snapshot.numbers(store, self._journal), 0) < oldest:
                 return 0, False
-            end = self._place.environment.monotonic() + DELETING_SECONDS
-            while left and (count == 0 or self._place.environment.monotonic() < end):
-                store.delete(left[0])
-                left.popleft()
-                count += 1
-            return count, bool(left)
+            end, left = self._place.environment.monotonic() + DELETING_SECONDS, self._obsolete(store, oldest)
+            for count, key in enumerate(left, 1):
+                store.delete(key)
+                if self._place.environment.monotonic() >= end:
+                    return count, count < len(left)
+            return len(left), False
 
         deleted, is_left = 0, True
         while is_left:
