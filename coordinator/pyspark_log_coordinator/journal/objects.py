@@ -216,9 +216,8 @@ class Objects:
         return deleted
 
     def _decode(self, number: int, data: bytes, store: Store) -> Snapshot:
-        return snapshot.decode_of(
-            self._journal, number, data, f"snapshot {store.url}/{snapshot.key(self._journal, number)}"
-        )
+        key = snapshot.key(self._journal, number)
+        return snapshot.decode(data, f"snapshot {store.url}/{key}", key)
 
     def _obsolete(self, store: Store, oldest: int) -> list[str]:
         """Return the keys of the objects that the snapshot of entry `oldest` makes obsolete.

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_storage import decoding
-from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.layout import newest_first, number_of_newest_first
 from pyspark_log_storage.objects.envelope import seal, unseal
 
@@ -70,14 +69,6 @@ def encode(snapshot: Snapshot, place: str = "") -> bytes:
 
 
 def decode(data: bytes, name: str, place: str | None = None) -> Snapshot:
-    """Return the snapshot in `data`. Raises `CorruptObject`, `NewerFormat`."""
+    """Return the snapshot in `data`, written for `place`. Raises `CorruptObject`, `NewerFormat`."""
     body = unseal(_MAGIC, _VERSION, data, name, place)
     return decoding.decode(_decoder.decode, body, name)
-
-
-def decode_of(journal: str, number: int, data: bytes, name: str) -> Snapshot:
-    """Return the snapshot in `data`, which must be that of entry `number`. Raises `CorruptObject`, `NewerFormat`."""
-    found = decode(data, name, key(journal, number))
-    if found.number != number:
-        raise CorruptObject(name, f"it is the snapshot of entry {found.number}")
-    return found

@@ -673,7 +673,7 @@ class Log:
             with contextlib.suppress(LogError):  # then the first writer makes it, who may need the right to
                 store = self.node_store(node_id)
                 make_folder(store, layout.append_files(name, handle.topic_id))
-                store.put(f"{layout.topic_folder(name, handle.topic_id)}{topic_description.NAME}", described)
+                store.put(topic_description.key(name, handle.topic_id), described)
         return handle
 
     def ensure_topic(

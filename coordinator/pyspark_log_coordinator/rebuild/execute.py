@@ -82,7 +82,7 @@ class _Rebuild:
         for each in self._found.topics:
             data, state = topic_description.encode(each.description), each.description.topic
             for store in self._stores.values():
-                store.put(f"{layout.topic_folder(state.name, state.topic_id)}{topic_description.NAME}", data)
+                store.put(topic_description.key(state.name, state.topic_id), data)
 
     def complete(self, found: FoundTopic) -> known_files.Copies:
         """Copy to one replica of each partition what it lacks; return which nodes have each file then."""
