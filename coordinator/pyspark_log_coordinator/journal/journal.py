@@ -394,7 +394,7 @@ class Journal(Replay[S, C]):
     @property
     def waits_for_store(self) -> bool:
         """Whether a commit waits for the store for the most part, so that this process has time for something else."""
-        return self._pace.waits_for_store
+        return self._pace.is_slow
 
     def expects_answer(self, inbox: Inbox[C]) -> bool:
         """Whether the next command with this inbox is likely to be carried out by another process."""

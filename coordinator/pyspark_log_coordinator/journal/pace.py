@@ -7,8 +7,6 @@ from __future__ import annotations
 
 SLOW_SECONDS = 0.0002
 """A store is slow if it takes so long for a request: every one that flushes to a disk, or is reached by a network."""
-WAITING_SECONDS = 0.0008
-"""A commit waits for the store more than it computes if a request usually takes so long."""
 FRESH_SECONDS, FRESH_SECONDS_REMOTE = 1.0, 10.0
 """For so long a process proposes the next entry on a slow store without looking first: a look costs as much as to lose
 an entry. It is longer in an object store, where each look is a request. Safety does not depend on it: it is only much
@@ -22,7 +20,6 @@ LOOK_EVERY = 8
 """A process that meets no other looks into the inbox at every 8th entry, so that a fast one lets the others in."""
 _REQUESTS_OF_A_PROPOSAL = 3
 _FORGETTING = 1.02
-_LEARNING = 1.1
 
 
 class Pace:
@@ -31,8 +28,6 @@ class Pace:
     def __init__(self) -> None:
         self._request_seconds = float("inf")
         """How long a request takes at least, which a busy processor does not disturb; infinite if unknown."""
-        self._usual_seconds = 0.0
-        """How long a request usually takes, 0 if unknown: an estimate of the median of the last dozens."""
         self.is_contended = False
         """Whether another process has written an entry since the last one of this process."""
         self.has_lost = False
@@ -40,20 +35,12 @@ class Pace:
 
     def measure(self, seconds: float) -> None:
         """Take note how long a proposal took. Shorter ones are forgotten with time: the store may become slower."""
-        each = seconds / _REQUESTS_OF_A_PROPOSAL
-        self._request_seconds = min(self._request_seconds * _FORGETTING, each)
-        usual = self._usual_seconds or each
-        self._usual_seconds = usual * _LEARNING if each > usual else usual / _LEARNING
+        self._request_seconds = min(self._request_seconds * _FORGETTING, seconds / _REQUESTS_OF_A_PROPOSAL)
 
     @property
     def is_slow(self) -> bool:
         """Whether requests are what a commit costs. On a fast store that is processor time."""
         return SLOW_SECONDS <= self._request_seconds < float("inf")
-
-    @property
-    def waits_for_store(self) -> bool:
-        """Whether a commit waits for the store for the most part."""
-        return self._usual_seconds >= WAITING_SECONDS
 
     def wants_a_look(self, number: int) -> bool:
         """Return whether to look into the inbox before entry `number` is proposed."""
