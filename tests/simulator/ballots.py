@@ -116,7 +116,7 @@ class Ballots:
         parsed = registers.parse(found[2])
         assert parsed is not None, key
         number, register = parsed
-        if register.is_claim or (value := registers.decode(register, data, key)) == NIL:
+        if register.is_claim or (value := registers.decode(data, key)) == NIL:
             return
         if disk.incarnation != nodes[disk.node_id]:
             return

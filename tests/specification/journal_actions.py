@@ -93,7 +93,7 @@ class _Journal:
             trim = {"kind": "trim", **slot, "store": write.store, "ballots": frozenset({register.ballot})}
             return [trim]
         self._there.add(on_store)
-        content = registers.decode(register, write.data, write.name)
+        content = registers.decode(write.data, write.name)
         ballot = {**slot, "ballot": register.ballot}
         claims = self._claims[generation, n, register.ballot]
         if register.is_claim:

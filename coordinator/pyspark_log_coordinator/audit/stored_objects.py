@@ -51,7 +51,7 @@ def _register(data: bytes, name: str) -> Documents:
     if found is None:
         raise CorruptObject(name, "its name is not the name of a register")
     slot, register = found
-    content = registers.decode(register, data, name)
+    content = registers.decode(data, name)
     is_a = "claim" if register.is_claim else "vote"
     first = head(name, "register", entry=slot, ballot=register.ballot, register=is_a)
     if register.is_claim:

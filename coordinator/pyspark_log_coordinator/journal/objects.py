@@ -168,14 +168,9 @@ class Objects:
         answers = self._place.ask(lambda store: read_if_there(store, key), settled=self._place.is_majority)
         others = _results([each for each in answers if each.store != damaged])
         copies = [data for data in others if data is not None and is_whole(data, key)]
-        found = registers.parse(key.removeprefix(self._entries))
-        if found is None:
-            return next(iter(copies), None)
-        contents = [registers.decode(found[1], data, key) for data in copies]
-        for content in contents:
-            if contents.count(content) >= self._place.majority:
-                return registers.encode(found[1], content, key)
-        return None
+        is_register = registers.parse(key.removeprefix(self._entries)) is not None
+        needed = self._place.majority if is_register else 1
+        return next((data for data in copies if copies.count(data) >= needed), None)
 
     def delete_before(self, oldest: int) -> int:
         """Delete objects and entries older than an existing snapshot; return the number of deleted objects.

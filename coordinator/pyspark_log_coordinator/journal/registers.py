@@ -1,9 +1,9 @@
 """The write-once registers in which several stores, each on its own node, decide a journal's entries.
 
-    <journal>/entries/<number, 20 digits>.<ballot>          the vote: b"V" and the value, or b"N" (nil)
-    <journal>/entries/<number, 20 digits>.<ballot>.claim    b"C" and the nonce of the attempt that claims the ballot
+    <journal>/entries/<number, 20 digits>.<ballot>          the vote: the value, or nothing (nil)
+    <journal>/entries/<number, 20 digits>.<ballot>.claim    the nonce of the attempt that claims the ballot
 
-Each is in an envelope b"PLRG", version 2, whose place is its key. Under another key it is damaged, neither a vote nor a
+Each is in an envelope b"PLRG", version 3, whose place is its key. Under another key it is damaged, neither a vote nor a
 claim of its store, which counts as silent in that slot. A value is a stored journal entry. A register is created once
 and never replaced; `paxos` has the rules for what is written and what is decided. All registers of a journal are in one
 folder, because a folder for each entry would cost a local store more flushes. In later generations of the journal's
@@ -28,9 +28,7 @@ from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Register, 
 from pyspark_log_coordinator.journal.place import ANSWER_SECONDS, BACKLOG_MAX
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import (
-    CorruptObject,
     LogError,
-    NewerFormat,
     NodeMissing,
     OutcomeUnknown,
     StoreRefused,
@@ -50,29 +48,21 @@ if TYPE_CHECKING:
 _BACKOFF_SECONDS_MIN = 0.01
 _BACKOFF_SECONDS_MAX = 1.0
 _MAGIC = b"PLRG"
-_VERSION = 2
-_VALUE, _NIL, _CLAIM = b"V", b"N", b"C"
+_VERSION = 3
 BEHIND_ENTRIES = 3
 """A store that has no votes of so many entries at the end of a journal is behind."""
 T = TypeVar("T")
 _NAME = re.compile(r"([0-9]{20})\.([0-9]+)(\.claim)?")
 
 
-def encode(register: Register, content: bytes, place: str = "") -> bytes:
+def encode(content: bytes, place: str = "") -> bytes:
     """Return the stored bytes of a register with `content`: a nonce, a value, or `NIL`."""
-    kind = _CLAIM if register.is_claim else _NIL if content == NIL else _VALUE
-    return seal(_MAGIC, _VERSION, kind + content, place)
+    return seal(_MAGIC, _VERSION, content, place)
 
 
-def decode(register: Register, data: bytes, name: str, place: str | None = None) -> bytes:
+def decode(data: bytes, name: str, place: str | None = None) -> bytes:
     """Return the content of a register. Raises `CorruptObject`, also for another place, and `NewerFormat`."""
-    body = unseal(_MAGIC, _VERSION, data, name, place)
-    kind, content = body[:1], body[1:]
-    if kind not in {_VALUE, _NIL, _CLAIM}:
-        raise NewerFormat(name, f"it has unknown content {kind!r}")
-    if (kind == _CLAIM) != register.is_claim or (kind == _NIL) != (content == NIL):
-        raise CorruptObject(name, f"it has {len(content)} bytes of content {kind!r}, which is impossible")
-    return content
+    return unseal(_MAGIC, _VERSION, data, name, place)
 
 
 def parse(name: str) -> tuple[int, Register] | None:
@@ -284,11 +274,11 @@ class Registers:
 
     def _create_or_read(self, n: int, store: Store, call: Call) -> bytes | None:
         key = self.key(n, call.register)
-        if call.content is not None and store.create(key, encode(call.register, call.content, key)):
+        if call.content is not None and store.create(key, encode(call.content, key)):
             return call.content
         found = read_if_there(store, key)
         if found is not None:
-            return decode(call.register, found, f"{store.url}/{key}", key)
+            return decode(found, f"{store.url}/{key}", key)
         if call.content is None:
             return None
         raise StoreUnavailable(store.url, key, f"{key} existed and is missing now; it will be read again")

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import place, registers
-from pyspark_log_coordinator.journal.paxos import NIL, Register
+from pyspark_log_coordinator.journal.paxos import NIL
 from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_coordinator.journal.registers import Registers
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, OutcomeUnknown, StoreRefused, StoreUnavailable
+from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment, with_journal_threads
 from tests.support.coordinator.stand_in_threads import ShuffledThreads
 from tests.support.coordinator.three_stores import mark, marked_stores
@@ -57,13 +57,11 @@ class Stores:
 
     def write(self, store, n, ballot, data):
         """Write a vote as a process did that is no more."""
-        register = Register(ballot)
-        self.inner[store].create(f"{FOLDER}{n:020d}.{ballot}", registers.encode(register, data))
+        self.inner[store].create(f"{FOLDER}{n:020d}.{ballot}", registers.encode(data))
 
 
 def content(store, key):
-    ballot, _, claim = key.removeprefix(FOLDER).partition(".")[2].partition(".")
-    return registers.decode(Register(int(ballot), claim == "claim"), store.read(key), key)
+    return registers.decode(store.read(key), key)
 
 
 def fail(slots, store, trouble):
@@ -249,19 +247,9 @@ def test_a_store_that_hangs_delays_no_process_and_threads_end_with_the_journal(s
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.binary(min_size=1), st.integers(0, 99), st.booleans())
-def test_a_register_holds_what_was_written(data, ballot, is_claim):
-    register = Register(ballot, is_claim)
-    assert registers.decode(register, registers.encode(register, data), "it") == data
-
-
-def test_a_vote_may_hold_nil_and_a_claim_may_not_and_a_newer_kind_is_not_guessed_at():
-    nil = registers.encode(Register(1), NIL)
-    assert registers.decode(Register(1), nil, "it") == NIL
-    with pytest.raises(CorruptObject):
-        registers.decode(Register(1, is_claim=True), nil, "it")
-    with pytest.raises(NewerFormat):
-        registers.decode(Register(1), registers.seal(registers._MAGIC, 1, b"Zwhat"), "it")
+@given(st.binary())
+def test_a_register_holds_what_was_written(data):
+    assert registers.decode(registers.encode(data), "it") == data
 
 
 @pytest.mark.parametrize("seed", range(3))

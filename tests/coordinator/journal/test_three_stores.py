@@ -13,7 +13,6 @@ from pyspark_log_coordinator.journal import journal_entry, registers, snapshot, 
 from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_coordinator.journal.inbox import Inbox
 from pyspark_log_coordinator.journal.journal import Journal
-from pyspark_log_coordinator.journal.paxos import Register
 from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -227,7 +226,7 @@ def test_what_it_has_is_not_shown_and_what_was_never_decided_is_not_believed(ret
     void = msgspec.Raw(msgspec.msgpack.encode([["ItemAdded", "void"]]))
     stray = journal_entry.encode(journal_entry.Entry("0" * 32, 0, returned.sleeper.last_hash, void))
     if is_stray:
-        returned.stores[returned.back].put(f"{ENTRIES}{number(7)}.0", registers.encode(Register(0), stray))
+        returned.stores[returned.back].put(f"{ENTRIES}{number(7)}.0", registers.encode(stray))
     assert returned.open().refresh().items == returned.items
     inbox = Inbox(returned.sleeper.place, FOLDER, lambda body: body)
     assert returned.sleeper.submit(AddItems(("late",)), inbox).number == len(returned.items) + 1

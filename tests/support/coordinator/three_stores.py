@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.journal import journal_entry, registers
-from pyspark_log_coordinator.journal.paxos import Register, majority
+from pyspark_log_coordinator.journal.paxos import majority
 from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import ObjectMissing
@@ -137,7 +137,7 @@ class ThreeStores:
             name = f"{folder}{slot:020d}.{ballot}"
             for store in self.inner:
                 with contextlib.suppress(ObjectMissing):
-                    votes.append(registers.decode(Register(ballot), store.read(name), name))
+                    votes.append(registers.decode(store.read(name), name))
             for vote in votes:
                 if vote and votes.count(vote) >= majority(len(self.inner)):
                     return vote
@@ -167,4 +167,4 @@ def _slot(key: str) -> int | None:
 
 def _stored(key: str, data: bytes) -> tuple[str, bytes]:
     """Return where, and as what bytes, the object under a key lies on each store."""
-    return (key, data) if _slot(key) is None else (f"{key}.0", registers.encode(Register(0), data))
+    return (key, data) if _slot(key) is None else (f"{key}.0", registers.encode(data))
