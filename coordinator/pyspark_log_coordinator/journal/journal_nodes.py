@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.journal.place import SeveralStores
     from pyspark_log_storage.stores.store import Store
 
 LEAST = 3
@@ -228,29 +227,6 @@ def _read_all(
         else:
             lists[stores[answer.store].url] = answer.result
     return lists, errors, without
-
-
-def missing(nodes: JournalNodes, place: SeveralStores) -> dict[str, LogError]:
-    """Return the ids of the journal nodes that do not take part in the journals, and why."""
-
-    def look(store: Store) -> None:
-        found = read(store)
-        if found is None or (found.generation, found.nodes) != (nodes.generation, nodes.nodes):
-            urls = "none" if found is None else ", ".join(found.urls)
-            raise CorruptObject(
-                f"{store.url}/{JOURNAL_NODES}",
-                f"it names other journal nodes: {urls}. If the node was unreachable while the journals migrated, run "
-                "`pyspark-log maintain`",
-            )
-
-    answers = place.ask(look, patience_ms=int(PATIENCE_SECONDS * 1000))
-    errors = {each.store: each.error for each in answers}
-    found = {}
-    for position, each in enumerate(nodes.nodes):
-        error = errors.get(position, place.unavailable(position, f"no answer within {PATIENCE_SECONDS:g} s"))
-        if isinstance(error, LogError):
-            found[each.node] = error
-    return found
 
 
 def _no_list(stores: Sequence[Store], errors: Mapping[str, LogError], without: Sequence[str]) -> LogError:

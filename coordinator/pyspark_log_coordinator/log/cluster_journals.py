@@ -20,7 +20,7 @@ from pyspark_log_coordinator.journal.place import JournalPlace, Member, OneStore
 from pyspark_log_coordinator.journal.registers import journals_behind
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CopiedLog, CorruptObject, StoreUnfit
+from pyspark_log_storage.errors import CopiedLog, CorruptObject, LogError, StoreUnfit
 from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.stores.addresses import is_same_place
 from pyspark_log_storage.stores.self_test import check_condition
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.stores.store import Store
 
 CHECK_EVERY_SECONDS = 24 * 60 * 60.0
 """How often `check_stores` does something."""
+PATIENCE_MS = 5000
+"""How long to wait for journal nodes that do not answer."""
 CHECK_PATIENCE_MS = 2000
 """How long it waits for the answers of several stores."""
 
@@ -165,10 +166,27 @@ class ClusterJournals:
 
     def missing_nodes(self) -> dict[NodeId, LogError]:
         """Return why journal nodes cannot take part in the journals now, by node id."""
-        if self.nodes is None:
+        place, nodes = self.place, self.nodes
+        if isinstance(place, OneStore) or nodes is None:
             return {}
-        assert isinstance(self.place, SeveralStores)
-        return journal_nodes.missing(self.nodes, self.place)
+
+        def look(store: Store) -> None:
+            found = journal_nodes.read(store)
+            if found is None or (found.generation, found.nodes) != (nodes.generation, nodes.nodes):
+                urls = "none" if found is None else ", ".join(found.urls)
+                raise CorruptObject(
+                    f"{store.url}/{layout.JOURNAL_NODES}",
+                    f"it names other journal nodes: {urls}. If the node was unreachable while the journals migrated, "
+                    "run `pyspark-log maintain`",
+                )
+
+        errors = {each.store: each.error for each in place.ask(look, patience_ms=PATIENCE_MS)}
+        silent = f"no answer within {PATIENCE_MS // 1000} s"
+        found = {
+            each.node: errors.get(position, place.unavailable(position, silent))
+            for position, each in enumerate(nodes.nodes)
+        }
+        return {name: error for name, error in found.items() if isinstance(error, LogError)}
 
     def failures_tolerated(self, missing: Collection[NodeId]) -> int:
         """Return how many journal nodes may fail, besides the missing ones, before nothing can be read or written."""
@@ -190,7 +208,7 @@ class ClusterJournals:
         if isinstance(place, OneStore):
             return {}
         act = partial(journals_behind, newest, place.generation)
-        answers = place.ask(act, patience_ms=int(journal_nodes.PATIENCE_SECONDS * 1000))
+        answers = place.ask(act, patience_ms=PATIENCE_MS)
         return {place.members[answer.store].node: answer.result for answer in answers if answer.error is None}
 
     def announce(self, former: JournalPlace | None = None) -> None:
@@ -208,10 +226,9 @@ class ClusterJournals:
             if marker is not None and marker.cluster == nodes.cluster:
                 journal_nodes.write(nodes, store)
 
-        patience_ms = int(journal_nodes.PATIENCE_SECONDS * 1000)
         for place in (self.place, former):
             if isinstance(place, SeveralStores):
-                place.ask(announce_to, patience_ms=patience_ms, settled=place.is_majority)
+                place.ask(announce_to, patience_ms=PATIENCE_MS, settled=place.is_majority)
 
     def place_of(self, nodes: JournalNodes) -> SeveralStores:
         """Return the place that these journal nodes form, always the same object. Raises `InvalidOption`."""
