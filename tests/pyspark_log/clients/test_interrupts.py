@@ -239,6 +239,20 @@ def test_a_handler_may_close_a_consumer_at_any_step_of_a_poll(log):
         assert consumer._group is None
 
 
+def test_an_iteration_that_is_interrupted_at_any_step_loses_at_most_the_row_that_it_would_return(log):
+    log.append("one", {0: [b"0", b"1", b"2"]})
+
+    def make():
+        consumer = Consumer(log.path)
+        consumer.assign([("one", 0)], "earliest")
+        return consumer
+
+    for consumer, _ in at_each_step(make, next, ctrl_c):
+        position = consumer.position(("one", 0))
+        assert position in {0, 1}
+        assert [row.offset for row in consumer.poll()] == [0, 1, 2][position:]
+
+
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "Worker"])
 def test_a_client_is_not_pickled_and_says_what_to_do(log, name):
     client = {
