@@ -6,8 +6,8 @@ the next file; files that were copied but not submitted are read again, then sub
 
 Files are copied from the nearest holder that has them whole, the oldest rows first. If a holder's copy turns out to be
 damaged, it is cured (`faults`). Before a node joins an ISR again, it gets back the files that it has lost, because it
-would count for rows that it lacks. If one cannot be copied, nothing else is: the node stays out of sync until a holder
-is back, or the node is renewed.
+would count for rows that it lacks. If one cannot be copied, the others are copied and not submitted: the node stays out
+of sync until a holder is back, or the node is renewed.
 """
 
 from __future__ import annotations
@@ -68,14 +68,15 @@ def catch_up(
     copier = _Copier(handle, node_id, moved, deadline)
     state = handle.refresh()
     may_join = _is_out_of(state.partitions, node_id) and (missing(state, node_id) or _has_news(handle, node_id))
-    lost = copier.restore_lost() if may_join or node_id in state.suspects else []
+    lost = copier.copy_absent(is_held=True) if may_join or node_id in state.suspects else []
     state = handle.journal.state
     if copier.is_past_deadline() or any(
         node_id in state.suspects or _is_out_of([state.partitions[each] for each in file.partitions], node_id)
         for file in lost
     ):
-        # The next entry that names the node might let it lead, or join the ISR, without the rows that it has lost.
-        return copier.result(lost)
+        # The next entry that names the node might let it lead, or join the ISR, without the rows that it has lost. So
+        # none says that it has the other rows, of which there is one more copy.
+        return copier.result([*lost, *copier.copy_absent(is_held=False)])
     submitted_nothing_new = False
     while True:
         handle.refresh()
@@ -132,12 +133,12 @@ class _Copier:
         """Return whether no further file may be begun."""
         return self._deadline is not None and self._environment.monotonic() >= self._deadline
 
-    def restore_lost(self) -> list[ReplicaFile]:
-        """Copy the files that the node has lost; return those that it cannot get back."""
-        while todo := self.left(lost := absent(self._handle, self._node_id)):
+    def copy_absent(self, *, is_held: bool) -> list[ReplicaFile]:
+        """Copy the files that the store lacks of those that the node holds, or of the others; return what is left."""
+        while todo := self.left(files := absent(self._handle, self._node_id, is_held=is_held)):
             self.note(self.copy_some(todo))
             self._handle.refresh()
-        return lost
+        return files
 
     def left(self, files: list[ReplicaFile]) -> list[ReplicaFile]:
         """Return the files that are still to be tried."""

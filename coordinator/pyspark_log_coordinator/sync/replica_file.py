@@ -76,9 +76,9 @@ def missing(state: Topic, node_id: NodeId) -> list[ReplicaFile]:
     return _files(state, lambda holders: not replicas.is_held(holders, node_id), node_id)
 
 
-def absent(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
-    """Return the files that a node holds by the known state, but that its store does not have."""
-    files = _files(handle.journal.state, lambda holders: replicas.is_held(holders, node_id), node_id)
+def absent(handle: TopicHandle, node_id: NodeId, *, is_held: bool = True) -> list[ReplicaFile]:
+    """Return the files that a node's store does not have, of those that the node holds by the known state, or lacks."""
+    files = _files(handle.journal.state, lambda holders: replicas.is_held(holders, node_id) is is_held, node_id)
     if not files:
         return []
     stored = set(handle.log.node_store(node_id).list(layout.topic_folder(handle.name, handle.topic_id)))

@@ -86,7 +86,10 @@ def test_a_lost_file_whose_only_other_holder_is_away_keeps_the_node_out_of_sync_
     other = topic.append({1: [b"c"]}, on=("0",))
     topic.log.node_store("2").delete(topic.handle.append_file(lost))
     topic.stores.at["/disk/1"].broken = StoreUnavailable
-    assert [type(each) for each in copy(topic, "2").failures] == [StoreUnavailable]
+    copied = copy(topic, "2")
+    assert (copied.objects, [type(each) for each in copied.failures]) == (1, [StoreUnavailable] * 2)
+    assert copy(topic, "2").objects == 0
+    assert topic.keys("2") == [f"append/{other}"]
     assert [topic.partition(number).isr for number in (0, 1)] == [("1",), ("0",)]
     topic.stores.at["/disk/1"].broken = None
     assert copy(topic, "2").objects == 3
@@ -121,13 +124,14 @@ def test_a_lost_file_that_keeps_its_partition_in_sync_keeps_no_other_one_behind(
     assert [each.node for each in topic.handle.journal.state.file(0).holders] == ["1", "2"]
 
 
-def test_a_suspected_member_that_cannot_get_its_lost_file_back_copies_nothing_and_stays_suspected():
+def test_a_suspected_member_that_cannot_get_its_lost_file_back_counts_for_nothing_else_and_stays_suspected():
     topic = ReplicatedTopic(replicas=(("1", "0"), ("0", "1")))
     lost = topic.append({0: [b"a"]}, on=("1",), acks="1")
-    topic.append({1: [b"b"]}, on=("0",), acks="1")
+    other = topic.append({1: [b"b"]}, on=("0",), acks="1")
     topic.log.node_store("1").delete(topic.handle.append_file(lost))
     topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
-    assert (copy(topic, "1").objects, topic.keys("1")) == (0, [])
+    assert (copy(topic, "1").objects, topic.keys("1")) == (1, [f"append/{other}"])
+    assert [each.node for each in topic.handle.journal.state.file(1).holders] == ["0"]
     assert set(topic.handle.refresh().suspects) == {"1"}
 
 
