@@ -107,6 +107,10 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.first_file + len(self.files)
 
 
+class TopicCommand(msgspec.Struct, frozen=True):
+    """A command to a topic. What it leads to is in `topic.machine`."""
+
+
 def with_partition(topic: Topic, number: int, partition: Partition) -> Topic:
     """Return the topic with one partition replaced."""
     return with_partitions(topic, {number: partition})

@@ -20,7 +20,7 @@ import msgspec
 
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
 from pyspark_log_coordinator.model.settings import LEADER_IMBALANCE_PER_BROKER_PERCENTAGE
-from pyspark_log_coordinator.model.topic_state import Topic, with_partition
+from pyspark_log_coordinator.model.topic_state import Topic, TopicCommand, with_partition
 from pyspark_log_coordinator.replication import high_watermark, replicas, row_loss, suspicion
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import Suspicion
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
-class ElectLeaders(msgspec.Struct, frozen=True):
+class ElectLeaders(TopicCommand, frozen=True):
     """Elect leaders for leaderless partitions and for those with an unreachable leader. `partitions` None means all."""
 
     live: tuple[Holder, ...]
@@ -42,7 +42,7 @@ class ElectLeaders(msgspec.Struct, frozen=True):
     """Whether to elect an out-of-sync replica even without `unclean.leader.election.enable`."""
 
 
-class ElectPreferred(msgspec.Struct, frozen=True):
+class ElectPreferred(TopicCommand, frozen=True):
     """Elect the preferred leaders that are live and have every row, so that nothing is cut."""
 
     live: tuple[Holder, ...]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition, SegmentRef
-from pyspark_log_coordinator.model.topic_state import Topic, with_partitions
+from pyspark_log_coordinator.model.topic_state import Topic, TopicCommand, with_partitions
 from pyspark_log_coordinator.replication import replicas, suspicion
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing
@@ -25,7 +25,7 @@ SegmentId = tuple[Count, str]
 """A partition's number and the name of one of its segments."""
 
 
-class HoldFiles(msgspec.Struct, frozen=True):
+class HoldFiles(TopicCommand, frozen=True):
     """Record that a node, in this incarnation, now holds these files."""
 
     node: NodeId

@@ -19,7 +19,7 @@ import msgspec
 
 from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.partition import NodeId, Partition
-from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.model.topic_state import Topic, TopicCommand
 from pyspark_log_coordinator.replication import replicas, suspicion
 from pyspark_log_coordinator.replication.suspicion import Suspicion
 from pyspark_log_storage.stored_fields import Count
@@ -37,7 +37,7 @@ class Lagging(msgspec.Struct, frozen=True):
     """The leader's LEO at that time. A member that has reached it since has caught up."""
 
 
-class ShrinkIsr(msgspec.Struct, frozen=True):
+class ShrinkIsr(TopicCommand, frozen=True):
     """Take members that have fallen behind out of the ISRs of any number of partitions."""
 
     lagging: dict[int, Lagging]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import msgspec
 
 from pyspark_log_coordinator.model.partition import NodeId, Partition
-from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.model.topic_state import Topic, TopicCommand
 from pyspark_log_coordinator.replication import election, replicas, suspicion
 from pyspark_log_coordinator.replication.election import Elected
 
 
-class AlterReplicaNode(msgspec.Struct, frozen=True):
+class AlterReplicaNode(TopicCommand, frozen=True):
     """Record a node's incarnation and whether it is fenced."""
 
     node: NodeId

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import NodeId, Partition, empty
-from pyspark_log_coordinator.model.topic_state import Topic, with_partition
+from pyspark_log_coordinator.model.topic_state import Topic, TopicCommand, with_partition
 from pyspark_log_coordinator.replication import election, replicas
 from pyspark_log_storage.errors import InvalidInput
 from pyspark_log_storage.stored_fields import Count
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.replication.election import LeaderElected
 
 
-class AlterReplicas(msgspec.Struct, frozen=True):
+class AlterReplicas(TopicCommand, frozen=True):
     """Move partitions, by number, to other nodes, preferred leader first.
 
     `incarnations` are those of all nodes of the assignments. They count for nodes that the topic does not know: it may
@@ -34,7 +34,7 @@ class AlterReplicas(msgspec.Struct, frozen=True):
     incarnations: dict[NodeId, str]
 
 
-class AddPartitions(msgspec.Struct, frozen=True):
+class AddPartitions(TopicCommand, frozen=True):
     """Add a partition for each assignment: its nodes, preferred leader first."""
 
     assignments: tuple[tuple[NodeId, ...], ...]

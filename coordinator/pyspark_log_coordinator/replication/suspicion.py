@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import NodeId
-from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.model.topic_state import Topic, TopicCommand
 from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-class Suspect(msgspec.Struct, frozen=True):
+class Suspect(TopicCommand, frozen=True):
     """Record that a node, in this incarnation, could not be reached."""
 
     node: NodeId
     incarnation: str
 
 
-class CancelSuspicion(msgspec.Struct, frozen=True):
+class CancelSuspicion(TopicCommand, frozen=True):
     """Record that a node, in this incarnation, answers again and has its newest files.
 
     `number` is the suspicion that the caller knew before it reached the node: a later one stays.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model import producers
-from pyspark_log_coordinator.model.topic_state import FloorMark, Topic
+from pyspark_log_coordinator.model.topic_state import FloorMark, Topic, TopicCommand
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StaleFile
 from pyspark_log_storage.stored_fields import Count
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class RaiseOrphanFloor(msgspec.Struct, frozen=True):
+class RaiseOrphanFloor(TopicCommand, frozen=True):
     """Raise the floor to the mark if that is old enough, and mark `number`, the newest entry."""
 
     number: int
 
 
-class ConfirmDeletions(msgspec.Struct, frozen=True):
+class ConfirmDeletions(TopicCommand, frozen=True):
     """Confirm that the oldest pending deletions, up to the key `last`, were carried out."""
 
     last: str

@@ -12,7 +12,7 @@ import msgspec
 
 from pyspark_log_coordinator.model.partition import NodeId, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
-from pyspark_log_coordinator.model.topic_state import Topic, with_partition
+from pyspark_log_coordinator.model.topic_state import Topic, TopicCommand, with_partition
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.segments import swap
 from pyspark_log_storage.errors import InvalidInput
@@ -23,11 +23,11 @@ TO_THE_END = -1
 """The offset in delete-records that means all rows, as in Kafka."""
 
 
-class ApplyRetention(msgspec.Struct, frozen=True):
+class ApplyRetention(TopicCommand, frozen=True):
     """Expire segments by the topic's retention settings."""
 
 
-class DeleteRecords(msgspec.Struct, frozen=True):
+class DeleteRecords(TopicCommand, frozen=True):
     """Delete the rows before an offset; -1 means all."""
 
     partition: int

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import Partition, SegmentRef
-from pyspark_log_coordinator.model.topic_state import PendingDeletion, Topic, with_partition
+from pyspark_log_coordinator.model.topic_state import PendingDeletion, Topic, TopicCommand, with_partition
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout
 from pyspark_log_storage.stored_fields import Count, Int64
@@ -48,7 +48,7 @@ class SwapSegments(msgspec.Struct, frozen=True):
     """Of a compaction: the names of all segments that it has read, also of those that stay as they are."""
 
 
-class MaintainSegments(msgspec.Struct, frozen=True):
+class MaintainSegments(TopicCommand, frozen=True):
     """Swap in segments without a batch."""
 
     swaps: tuple[SwapSegments, ...]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model import topic_config
+from pyspark_log_coordinator.model.topic_state import TopicCommand
 from pyspark_log_storage.columns.compaction_columns import key_columns_of
 from pyspark_log_storage.errors import InvalidOption, InvalidRecord
 from pyspark_log_storage.stored_fields import Int64
@@ -29,7 +30,7 @@ SCHEMAS_MAX = 1000
 """How many schemas a topic may have. Each of them is in every snapshot."""
 
 
-class EvolveSchema(msgspec.Struct, frozen=True):
+class EvolveSchema(TopicCommand, frozen=True):
     """Let the topic hold rows with these columns."""
 
     columns: bytes

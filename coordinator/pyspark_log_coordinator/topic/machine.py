@@ -45,7 +45,7 @@ from pyspark_log_coordinator.journal.state_machine import (
 from pyspark_log_coordinator.model import topic_config, topic_state
 from pyspark_log_coordinator.model.partition import NodeId, empty
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.model.topic_state import Topic, TopicCommand
 from pyspark_log_coordinator.replication import (
     election,
     file_holders,
@@ -72,13 +72,13 @@ from pyspark_log_storage.errors import UnknownTopic
 from pyspark_log_storage.stored_fields import Int64
 
 
-class StartTopic(msgspec.Struct, frozen=True):
+class StartTopic(TopicCommand, frozen=True):
     """Begin the topic's journal with the cluster's record of the topic."""
 
     topic: TopicStarted
 
 
-class DeleteTopic(msgspec.Struct, frozen=True):
+class DeleteTopic(TopicCommand, frozen=True):
     """End the topic: nothing is sequenced or read afterwards."""
 
 
@@ -99,7 +99,7 @@ class TopicDeleted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
     at_ms: Int64
 
 
-class AlterConfig(msgspec.Struct, frozen=True):
+class AlterConfig(TopicCommand, frozen=True):
     """Change the configuration: settings by Kafka's names."""
 
     settings: dict[str, str]
@@ -111,29 +111,7 @@ class ConfigAltered(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
     config: TopicConfig
 
 
-Command = (
-    StartTopic
-    | BeginJournal
-    | CommitBatch
-    | MaintainSegments
-    | ApplyRetention
-    | DeleteRecords
-    | RaiseOrphanFloor
-    | ConfirmDeletions
-    | AlterConfig
-    | EvolveSchema
-    | DeleteTopic
-    | EndJournal
-    | HoldFiles
-    | ShrinkIsr
-    | Suspect
-    | CancelSuspicion
-    | ElectLeaders
-    | ElectPreferred
-    | AlterReplicaNode
-    | AlterReplicas
-    | AddPartitions
-)
+Command = TopicCommand | BeginJournal | EndJournal
 
 
 def decide(state: Topic, command: Command, now: int) -> list[Any]:

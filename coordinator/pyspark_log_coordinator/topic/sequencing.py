@@ -20,7 +20,7 @@ from pyspark_log_coordinator.model import producers, timestamps
 from pyspark_log_coordinator.model.batch import Acks, SequencedFile
 from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition
 from pyspark_log_coordinator.model.producers import ProducerClaim
-from pyspark_log_coordinator.model.topic_state import FileRef, Topic, with_partitions
+from pyspark_log_coordinator.model.topic_state import FileRef, Topic, TopicCommand, with_partitions
 from pyspark_log_coordinator.replication import election, replicas, suspicion
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
@@ -40,7 +40,7 @@ Offsets: TypeAlias = dict[int, tuple[int, int]]
 """The first offset and the end of the rows of a batch, by partition."""
 
 
-class CommitBatch(msgspec.Struct, frozen=True):
+class CommitBatch(TopicCommand, frozen=True):
     """Append the rows of a batch. `files` are in the order of the writing tasks."""
 
     claim: ProducerClaim | None
