@@ -23,7 +23,7 @@ from pyspark_log_coordinator.model.settings import LEADER_IMBALANCE_PER_BROKER_P
 from pyspark_log_coordinator.model.topic_state import Topic, TopicCommand, with_partition
 from pyspark_log_coordinator.replication import high_watermark, replicas, row_loss, suspicion
 from pyspark_log_coordinator.replication.row_loss import RowsLost
-from pyspark_log_coordinator.replication.suspicion import Suspicion
+from pyspark_log_coordinator.replication.suspicion import Suspicions
 from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ElectLeaders(TopicCommand, frozen=True):
 
     live: tuple[Holder, ...]
     """The nodes that the caller found live."""
-    unreachable: tuple[Suspicion, ...] = ()
+    unreachable: Suspicions = msgspec.field(default_factory=dict)
     """The suspicions that have stood for a full period on the caller's clock. Those since cancelled do not count."""
     partitions: tuple[int, ...] | None = None
     unclean: bool = False
@@ -66,7 +66,7 @@ Elected = RowsLost | LeaderElected
 def decide(topic: Topic, command: ElectLeaders) -> list[Elected]:
     """Return the elections, none for leaders that are live or whose suspicions were cancelled."""
     live = _live_nodes(topic, command.live)
-    unreachable = {each.node for each in command.unreachable if suspicion.stands(topic, each)} - live
+    unreachable = suspicion.standing(topic, command.unreachable) - live
     unclean = command.unclean or topic.config.unclean_leader_election_enable
     events: list[Elected] = []
     for number in _selected(topic, command.partitions):

@@ -21,7 +21,7 @@ from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.partition import NodeId, Partition
 from pyspark_log_coordinator.model.topic_state import Topic, TopicCommand
 from pyspark_log_coordinator.replication import replicas, suspicion
-from pyspark_log_coordinator.replication.suspicion import Suspicion
+from pyspark_log_coordinator.replication.suspicion import Suspicions
 from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ShrinkIsr(TopicCommand, frozen=True):
 
     lagging: dict[int, Lagging]
     """By partition."""
-    unreachable: tuple[Suspicion, ...] = ()
+    unreachable: Suspicions = msgspec.field(default_factory=dict)
     """The suspicions that have stood for a full period on the caller's clock. Those since cancelled do not count.
 
     These nodes leave every ISR in which they lack rows.
@@ -142,7 +142,7 @@ def decide(topic: Topic, command: ShrinkIsr) -> list[IsrShrunk]:
 
     Members stay if they have caught up or been reached since, or were seen in another leader epoch.
     """
-    unreachable = {each.node for each in command.unreachable if suspicion.stands(topic, each)}
+    unreachable = suspicion.standing(topic, command.unreachable)
     events = []
     for number, partition in enumerate(topic.partitions):
         if partition.leader is not None:

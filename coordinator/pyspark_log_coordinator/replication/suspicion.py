@@ -52,13 +52,8 @@ class SuspicionCancelled(msgspec.Struct, frozen=True, tag=True, array_like=True,
     number: Count
 
 
-class Suspicion(msgspec.Struct, frozen=True):
-    """One suspicion of a node. If it is cancelled and the node is suspected again, that is another one."""
-
-    node: NodeId
-    number: int
-
-
+Suspicions = dict[NodeId, Count]
+"""The numbers of suspicions, by node. If one is cancelled and the node is suspected again, that is another one."""
 Command = Suspect | CancelSuspicion
 Event = NodeSuspected | SuspicionCancelled
 
@@ -72,7 +67,7 @@ def decide(topic: Topic, command: Command) -> list[Event]:
         case Suspect():
             return [] if node in topic.suspects else [NodeSuspected(node, topic.suspicions + 1)]
         case CancelSuspicion():
-            return [SuspicionCancelled(node, command.number)] if stands(topic, Suspicion(node, command.number)) else []
+            return [SuspicionCancelled(node, command.number)] if topic.suspects.get(node) == command.number else []
 
 
 def evolve(topic: Topic, event: Event) -> Topic:
@@ -83,9 +78,9 @@ def evolve(topic: Topic, event: Event) -> Topic:
     return msgspec.structs.replace(topic, suspects=suspects, suspicions=event.number)
 
 
-def stands(topic: Topic, suspicion: Suspicion) -> bool:
-    """Return whether a suspicion was neither cancelled nor replaced by a later one of the same node."""
-    return topic.suspects.get(suspicion.node) == suspicion.number
+def standing(topic: Topic, suspicions: Suspicions) -> set[NodeId]:
+    """Return the nodes of suspicions that were neither cancelled nor replaced by later ones."""
+    return {node for node, number in suspicions.items() if topic.suspects.get(node) == number}
 
 
 def without_suspicions(topic: Topic, seen: Iterable[NodeId]) -> Topic:
@@ -97,12 +92,11 @@ def without_suspicions(topic: Topic, seen: Iterable[NodeId]) -> Topic:
     return topic if len(left) == len(topic.suspects) else msgspec.structs.replace(topic, suspects=left)
 
 
-def observe(standing: Mapping[Suspicion, int], topic: Topic, now: int) -> dict[Suspicion, int]:
+def observe(known: Mapping[tuple[NodeId, int], int], topic: Topic, now: int) -> dict[tuple[NodeId, int], int]:
     """Return since when a failure detector has seen each suspicion, after a look at `now` (ms, its monotonic clock)."""
-    seen = (Suspicion(node, number) for node, number in topic.suspects.items())
-    return {each: standing.get(each, now) for each in seen}
+    return {each: known.get(each, now) for each in topic.suspects.items()}
 
 
-def confirmed(standing: Mapping[Suspicion, int], now: int, period_ms: int) -> tuple[Suspicion, ...]:
+def confirmed(known: Mapping[tuple[NodeId, int], int], now: int, period_ms: int) -> Suspicions:
     """Return the suspicions that have stood for a full period at `now` (ms)."""
-    return tuple(each for each, since_ms in standing.items() if now - since_ms >= period_ms)
+    return dict(each for each, since_ms in known.items() if now - since_ms >= period_ms)

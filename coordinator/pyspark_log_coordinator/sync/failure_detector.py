@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_coordinator.replication.suspicion import Suspicion
+    from pyspark_log_coordinator.replication.suspicion import Suspicions
 
 LOOK_SECONDS = 2.0
 """The interval of `look_now_and_then`."""
@@ -45,11 +45,11 @@ class FailureDetector:
 
     def __init__(self) -> None:
         self.session_timeout_ms = BROKER_SESSION_TIMEOUT_MS.default
-        self.unreachable: tuple[Suspicion, ...] = ()
+        self.unreachable: Suspicions = {}
         """The suspicions that had stood for the session timeout at the last look."""
         self.next_lag_ms: int | None = None
         """Milliseconds from the last look until the next follower has been behind for too long; None if none is."""
-        self._standing: dict[Suspicion, int] = {}
+        self._standing: dict[tuple[NodeId, int], int] = {}
         self._lags: dict[FollowerId, FollowerLag] = {}
         self._looked: float | None = None
 
@@ -179,9 +179,9 @@ def _leaders_and_isr(state: Topic) -> set[NodeId]:
     return found - set(state.fenced)
 
 
-def _needs_leader(state: Topic, number: int, unreachable: Collection[Suspicion]) -> bool:
+def _needs_leader(state: Topic, number: int, unreachable: Collection[NodeId]) -> bool:
     leader = state.partitions[number].leader
-    return leader is None or leader in state.fenced or any(each.node == leader for each in unreachable)
+    return leader is None or leader in state.fenced or leader in unreachable
 
 
 def _is_expected_node(handle: TopicHandle, node: NodeId) -> bool:

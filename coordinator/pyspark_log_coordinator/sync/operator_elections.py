@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_coordinator.replication.suspicion import Suspicion
+    from pyspark_log_coordinator.replication.suspicion import Suspicions
 
 LOOK_SECONDS = 0.5
 """The interval between looks while a suspicion stands."""
@@ -35,7 +35,7 @@ def elect_preferred(handle: TopicHandle) -> tuple[Topic, frozenset[NodeId]]:
     return handle.submit(ElectPreferred(able)).state, frozenset(each.node for each in able)
 
 
-def find_unreachable(handle: TopicHandle, session_timeout_ms: int) -> tuple[Suspicion, ...]:
+def find_unreachable(handle: TopicHandle, session_timeout_ms: int) -> Suspicions:
     """Return the unreachable nodes; wait for the timeout if one is suspected.
 
     A node that is reached meanwhile is not unreachable, even if it is suspected anew. Elect leaders if that can be
@@ -46,14 +46,14 @@ def find_unreachable(handle: TopicHandle, session_timeout_ms: int) -> tuple[Susp
     detector.look(handle)
     deadline = clock.monotonic() + session_timeout_ms / 1000
     is_last = False
-    while not is_last and set(handle.journal.state.suspects) - {each.node for each in detector.unreachable}:
+    while not is_last and handle.journal.state.suspects.keys() - detector.unreachable.keys():
         clock.sleep(LOOK_SECONDS)
         is_last = clock.monotonic() >= deadline  # before the look: what the first look saw has stood for the timeout
         detector.look(handle)
     return detector.unreachable
 
 
-def election_of(handle: TopicHandle, unreachable: tuple[Suspicion, ...]) -> ElectLeaders:
+def election_of(handle: TopicHandle, unreachable: Suspicions) -> ElectLeaders:
     """Return the unclean election of all leaderless partitions."""
     leaderless = tuple(number for number, each in enumerate(handle.journal.state.partitions) if each.leader is None)
     return ElectLeaders(live(handle), unreachable, leaderless, unclean=True)
@@ -79,7 +79,7 @@ def why_leaderless(handle: TopicHandle, command: ElectLeaders, number: int) -> s
     state = handle.journal.state
     partition = state.partitions[number]
     alive = {each.node for each in command.live}
-    unreachable = {each.node for each in command.unreachable if suspicion.stands(state, each)} - alive
+    unreachable = suspicion.standing(state, command.unreachable) - alive
     awaited = election.awaited(state, partition, alive, unreachable)
     reasons = []
     for node in partition.replicas:

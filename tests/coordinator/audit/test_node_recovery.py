@@ -7,7 +7,7 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.maintenance import descriptions
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication.election import ElectLeaders
-from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
+from pyspark_log_coordinator.replication.suspicion import Suspect
 from pyspark_log_coordinator.sync import catch_up
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.stored_topic import StoredTopic
@@ -68,7 +68,7 @@ def elect_uncleanly(topic, node):
     for other in set(ALL) - {node}:
         topic.handle.submit(Suspect(other, topic.handle.refresh().incarnations[other]))
     state = topic.handle.refresh()
-    gone = tuple(Suspicion(*each) for each in state.suspects.items())
+    gone = state.suspects
     topic.handle.submit(ElectLeaders((Holder(node, state.incarnations[node]),), gone, unclean=True))
     assert topic.partition().leader == node
 

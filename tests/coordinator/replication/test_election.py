@@ -8,7 +8,7 @@ import pytest
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.replication.row_loss import LostBatch, RowsLost
-from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
+from pyspark_log_coordinator.replication.suspicion import Suspect
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import BatchMismatch
 from tests.support.coordinator.topics import (
@@ -33,7 +33,7 @@ def holders(*nodes):
 def lost(state, node="A"):
     """Return the state with a suspicion of the node, and the suspicion."""
     state = after(state, Suspect(node, incarnation(node)))
-    return state, (Suspicion(node, state.suspects[node]),)
+    return state, {node: state.suspects[node]}
 
 
 def elect(state, *live, gone="A", **how):

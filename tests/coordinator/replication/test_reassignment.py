@@ -7,7 +7,7 @@ from pyspark_log_coordinator.replication.election import ElectLeaders, LeaderEle
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode, ReplicasFenced, ReplicasRenewed
 from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas, original
-from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
+from pyspark_log_coordinator.replication.suspicion import Suspect
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 
@@ -59,7 +59,7 @@ def led_by_one_that_is_being_added():
     state = after(after(state, move("B", "C")), HoldFiles("B", incarnation("B"), (0,)))
     state = after(state, Suspect("A", incarnation("A")))
     live = (Holder("B", incarnation("B")), Holder("C", incarnation("C")))
-    return after(state, ElectLeaders(live, (Suspicion("A", state.suspicions),)))
+    return after(state, ElectLeaders(live, {"A": state.suspicions}))
 
 
 def test_where_a_node_that_was_being_added_leads_another_does_when_the_reassignment_is_cancelled():

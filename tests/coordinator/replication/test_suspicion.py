@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
-from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion, confirmed, observe
+from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, confirmed, observe
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 
 PERIOD = 100
@@ -45,5 +45,5 @@ def test_a_cancellation_that_does_not_mean_the_suspicion_that_stands_changes_not
 def test_an_observer_counts_from_when_it_saw_the_suspicion_itself():
     standing = observe({}, suspected(), 1_000)
     standing = observe(standing, suspected(), 1_050)
-    assert confirmed(standing, 1_000 + PERIOD - 1, PERIOD) == ()
-    assert confirmed(standing, 1_000 + PERIOD, PERIOD) == (Suspicion("A", 1),)
+    assert confirmed(standing, 1_000 + PERIOD - 1, PERIOD) == {}
+    assert confirmed(standing, 1_000 + PERIOD, PERIOD) == {"A": 1}

@@ -89,7 +89,7 @@ def test_an_operators_election_knows_the_unreachable_node_if_looks_take_a_while(
     probe, sleep = topic.log.probe, topic.log.environment.sleep
     seconds = itertools.chain([first], itertools.repeat(others))
     monkeypatch.setattr(topic.log, "probe", lambda members: sleep(next(seconds)) or probe(members))
-    assert [each.node for each in operator_elections.find_unreachable(topic.handle, 3000)] == ["1"]
+    assert [*operator_elections.find_unreachable(topic.handle, 3000)] == ["1"]
 
 
 def test_an_unreachable_follower_that_lacks_rows_leaves_the_isr_after_the_session_timeout():

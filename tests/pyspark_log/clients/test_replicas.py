@@ -7,7 +7,7 @@ import pytest
 from pyspark_log import Consumer, Producer
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication.election import ElectLeaders
-from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
+from pyspark_log_coordinator.replication.suspicion import Suspect
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_storage.errors import DataLoss, LogError
 from tests.support.coordinator.replicated_topic import write
@@ -92,7 +92,7 @@ class Cut:
         handle = self.topic.handle
         of_node = handle.journal.state.incarnations
         handle.submit(Suspect("1", of_node["1"]))
-        gone = tuple(Suspicion(*each) for each in handle.journal.state.suspects.items())
+        gone = handle.journal.state.suspects
         handle.submit(ElectLeaders((Holder("2", of_node["2"]),), gone, unclean=True))
         write(self.topic.log, handle, 2, {0: [b"on 2"] * rows}, ("2",), "all")
 

@@ -22,7 +22,7 @@ from pyspark_log_coordinator.log.reachable_stores import reachable_nodes
 from pyspark_log_coordinator.maintenance import delta_table, descriptions
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication.election import ElectLeaders
-from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
+from pyspark_log_coordinator.replication.suspicion import Suspect
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_storage.delta import delta_log
@@ -229,7 +229,7 @@ def test_rows_that_an_unclean_election_cuts_during_the_read_are_a_loss(topic, ar
     split = planned(topic)
     for node in ("0", "2"):
         topic.handle.submit(Suspect(node, topic.handle.journal.state.incarnations[node]))
-    gone = tuple(Suspicion(*each) for each in topic.handle.journal.state.suspects.items())
+    gone = topic.handle.journal.state.suspects
     alive = (Holder("1", topic.handle.journal.state.incarnations["1"]),)
     topic.handle.submit(ElectLeaders(alive, gone, unclean=True))
     if are_replaced:

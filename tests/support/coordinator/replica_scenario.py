@@ -59,7 +59,6 @@ from pyspark_log_coordinator.replication.suspicion import (
     CancelSuspicion,
     NodeSuspected,
     Suspect,
-    Suspicion,
     SuspicionCancelled,
 )
 from pyspark_log_coordinator.replication.truncation import divergence
@@ -190,8 +189,8 @@ def _elect(state: Topic, words: list[str]) -> ElectLeaders:
     return ElectLeaders(_holders(state, given.get("live", "")), gone, unclean="unclean" in given)
 
 
-def _suspicions(state: Topic, nodes: str) -> tuple[Suspicion, ...]:
-    return tuple(Suspicion(node, state.suspects.get(node, 0)) for node in nodes.split(",") if node)
+def _suspicions(state: Topic, nodes: str) -> dict[str, int]:
+    return {node: state.suspects.get(node, 0) for node in nodes.split(",") if node}
 
 
 def _reach(state: Topic, words: list[str]) -> CancelSuspicion:
