@@ -86,10 +86,10 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
     member that fails: the batch takes it out of the ISR. Raises the errors of writing, and the retriable errors of
     reading.
     """
-    while roll_plan.must_roll(state := handle.journal.state):
+    while past := roll_plan.past_the_cap(handle.journal.state):
         swaps = []
         # What is due in partitions below the cap fails no write, and may never succeed.
-        for job in (job for job in _due(handle) if roll_plan.is_past_the_cap(state, job.partition)):
+        for job in (job for job in _due(handle) if job.partition in past):
             work = roll_task.roll_task_of(handle, job)
             topic, partition, failures = work.topic, work.job.partition, handle.log.failures
             what = "cap", handle.topic_id, partition

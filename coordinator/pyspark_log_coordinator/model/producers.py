@@ -212,10 +212,5 @@ def move(known: Producer | None, claim: ProducerClaim, rows: int, born: int, beg
     return msgspec.structs.replace(moved, query_name=claim.query_name)
 
 
-def unexpired(known: dict[str, Producer], floor: int) -> dict[str, Producer]:
-    """Return the producers that are still needed after the orphan floor was raised to entry `floor`."""
-    return {name: producer for name, producer in known.items() if producer.born is None or producer.born >= floor}
-
-
 def _query(query_id: str) -> str:
     return f"query {query_id}" if query_id else "a batch write"

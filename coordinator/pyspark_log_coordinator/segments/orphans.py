@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model import producers
 from pyspark_log_coordinator.model.topic_state import FloorMark, Topic, TopicCommand
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StaleFile
@@ -68,7 +67,7 @@ def evolve(topic: Topic, event: Event) -> Topic:
     """Return the topic after `event`."""
     match event:
         case OrphanFloorRaised():
-            known = producers.unexpired(topic.producers, event.floor)
+            known = {name: one for name, one in topic.producers.items() if one.born is None or one.born >= event.floor}
             return msgspec.structs.replace(topic, orphan_floor=event.floor, producers=known)
         case FloorMarked():
             return msgspec.structs.replace(topic, floor_mark=event.mark)

@@ -210,14 +210,9 @@ def table_end(partition: Partition, config: TopicConfig) -> int:
     return end
 
 
-def must_roll(topic: Topic) -> bool:
-    """Return whether a partition has reached the hard cap and must be rolled before more is appended."""
-    return any(len(each.chunks) >= UNROLLED_CHUNKS_MAX for each in topic.partitions)
-
-
-def is_past_the_cap(topic: Topic, number: int) -> bool:
-    """Return whether a partition has reached the hard cap."""
-    return len(topic.partitions[number].chunks) >= UNROLLED_CHUNKS_MAX
+def past_the_cap(topic: Topic) -> list[int]:
+    """Return the partitions that have reached the hard cap: they must be rolled before more is appended."""
+    return [number for number, each in enumerate(topic.partitions) if len(each.chunks) >= UNROLLED_CHUNKS_MAX]
 
 
 class DueTimes:

@@ -75,11 +75,6 @@ def original_placement(topic: Topic) -> Placement:
     return tuple(reassignment.original(each) for each in topic.partitions)
 
 
-def reassigning_partitions(topic: Topic) -> tuple[int, ...]:
-    """Return the partitions that are being reassigned."""
-    return tuple(number for number, each in enumerate(topic.partitions) if reassignment.is_reassigning(each))
-
-
 def placement_on(handle: TopicHandle, wanted: Iterable[NodeId], replication_factor: int | None = None) -> Placement:
     """Return a placement that spreads all partitions evenly over these nodes. Raises `InvalidOption`."""
     members = handle.log.cluster.state.nodes
@@ -285,7 +280,8 @@ def run(handle: TopicHandle, moved: Callable[[int], object] = lambda _: None) ->
             size += done.bytes
             failures += [f"node {node!r}: {each.message}" for each in done.failures]
         objects += copied
-        unfinished = reassigning_partitions(handle.refresh())
+        partitions = enumerate(handle.refresh().partitions)
+        unfinished = tuple(number for number, each in partitions if reassignment.is_reassigning(each))
         if not unfinished:
             return ReassignmentProgress(objects, size, (), ())
         # While others write, there is always something to copy: that does not help what has failed.
