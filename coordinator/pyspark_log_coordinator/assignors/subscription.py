@@ -26,8 +26,6 @@ TopicPartitions = dict[str, tuple[Count, ...]]
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
     topic: str
     partition: int
 
@@ -86,7 +84,6 @@ def decode_assignment(data: bytes, member_id: str) -> Assignment:
 
 
 def flat(partitions: TopicPartitions) -> list[TopicPartition]:
-    """Return the partitions one by one."""
     return [TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers]
 
 

@@ -32,8 +32,6 @@ _ILLEGAL = re.compile(r"[^0-9A-Za-z._-]")
 
 
 class GroupConfig(StoredConfig, frozen=True):
-    """The settings of a group."""
-
     OWNER = "group"
 
     initial_rebalance_delay_ms: Annotated[

@@ -110,7 +110,6 @@ def decide_leaving(group: Group, command: LeaveGroup | ExpireMember, now: int) -
 
 
 def evolve(group: Group, event: Event) -> Group:
-    """Return the group after `event`."""
     if isinstance(event, MemberJoined):
         known = group.members.get(event.member.member_id)
         if known is None:

@@ -158,7 +158,6 @@ def _delete(state: Group, now: int) -> list[GroupDeleted]:
 
 
 def evolve(state: Group, event: Event) -> Group:
-    """Return the state after `event`."""
     match event:
         case offsets.OffsetsCommitted() | offsets.OffsetsDeleted() | offsets.OffsetsReset():
             return offsets.evolve(state, event)

@@ -129,7 +129,6 @@ def decide(group: Group, command: Command, now: int) -> list[Event]:
 
 
 def evolve(group: Group, event: Event) -> Group:
-    """Return the group after `event`."""
     match event:
         case OffsetsCommitted():
             committed = msgspec.structs.replace(group, offsets=_with(group, event.offsets, event.at_ms))

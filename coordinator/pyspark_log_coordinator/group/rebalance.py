@@ -157,7 +157,6 @@ def decide_completion(group: Group) -> list[Any]:
 
 
 def evolve(group: Group, event: Event) -> Group:
-    """Return the group after `event`."""
     match event:
         case RebalanceStarted():
             members = {name: msgspec.structs.replace(member, joined=False) for name, member in group.members.items()}

@@ -83,8 +83,6 @@ class MemberDetails(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A member of the group."""
-
     details: MemberDetails
     acted: Count
     """The number of its newest action. A command that expires the member names it."""
@@ -131,8 +129,6 @@ Offsets = dict[TopicId, dict[Count, CommittedOffset]]
 
 
 class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a group."""
-
     group_id: str = ""
     """Kafka's `group.id`: the group's name. Empty before the journal's first entry."""
     config: GroupConfig = GroupConfig()
@@ -165,7 +161,6 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bool(self.group_id)
 
     def committed(self, topic_id: TopicId, partition: int) -> CommittedOffset | None:
-        """Return the committed offset of a partition, or None."""
         return self.offsets.get(topic_id, {}).get(partition)
 
     def rewound(self, topic_id: TopicId, partition: int, since: int) -> CommittedOffset | None:

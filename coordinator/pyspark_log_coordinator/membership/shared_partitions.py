@@ -66,8 +66,6 @@ class Reader(Interface):
 
 
 class SharedPartitions:
-    """The partitions of one consumer."""
-
     protocol_type = consumer.PROTOCOL_TYPE
 
     def __init__(self, strategies: Sequence[str], reader: Reader) -> None:

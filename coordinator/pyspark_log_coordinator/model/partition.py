@@ -96,7 +96,6 @@ class SegmentRef(SegmentFile, frozen=True, gc=False):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return self.span if self.keyed is None else self.keyed.rows
 
     @property

@@ -65,7 +65,6 @@ class StoredSetting(NamedTuple):
 
     @property
     def takes(self) -> str:
-        """What the values are."""
         _, lowest, highest = self.meaning
         if self.kind is str:
             return "the name of a column"
@@ -113,7 +112,6 @@ class StoredConfig(
     @classmethod
     @functools.cache
     def settings(cls) -> tuple[StoredSetting, ...]:
-        """Return all settings."""
         return tuple(
             StoredSetting(field.encode_name, field.name, field.default, *get_args(field.type))
             for field in msgspec.structs.fields(cls)

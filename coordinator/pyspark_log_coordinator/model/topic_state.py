@@ -45,8 +45,6 @@ class FloorMark(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a topic."""
-
     name: str = ""
     topic_id: str = ""
     config: TopicConfig = TopicConfig()
@@ -112,7 +110,6 @@ class TopicCommand(msgspec.Struct, frozen=True):
 
 
 def with_partition(topic: Topic, number: int, partition: Partition) -> Topic:
-    """Return the topic with one partition replaced."""
     return with_partitions(topic, {number: partition})
 
 

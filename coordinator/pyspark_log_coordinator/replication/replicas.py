@@ -40,7 +40,6 @@ def holders(topic: Topic, piece: SegmentRef | ChunkRef) -> tuple[Holder, ...]:
 
 
 def is_held(holders: Iterable[Holder], node: NodeId) -> bool:
-    """Return whether `node` is one of the holders."""
     return any(holder.node == node for holder in holders)
 
 

@@ -64,7 +64,6 @@ def decide(topic: Topic, command: RaiseOrphanFloor | ConfirmDeletions, now: int)
 
 
 def evolve(topic: Topic, event: Event) -> Topic:
-    """Return the topic after `event`."""
     match event:
         case OrphanFloorRaised():
             known = {name: one for name, one in topic.producers.items() if one.born is None or one.born >= event.floor}

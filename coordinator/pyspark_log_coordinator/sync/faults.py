@@ -58,8 +58,6 @@ ROWS_TOLD = 3
 
 
 class Wrong(enum.Enum):
-    """What is wrong with a copy."""
-
     ROWS = "rows"
     """The file is damaged or missing."""
     INDEX = "index"

@@ -178,7 +178,6 @@ def _after(state: Topic, events: list[Any]) -> Topic:
 
 
 def evolve(state: Topic, event: Any) -> Topic:
-    """Return the state after `event`."""
     return _EVOLVE[type(event)](state, event)
 
 
