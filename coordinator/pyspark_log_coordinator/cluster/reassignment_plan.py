@@ -43,20 +43,46 @@ def relocate(
     `behind` are the nodes of each partition that are out of sync. Without a replication factor each partition keeps its
     own. Raise `InvalidOption` if there are too few nodes.
     """
-    plan = _Plan(racks, closed, [[node for node in nodes if node in racks] for nodes in current])
+    placed = [[node for node in nodes if node in racks] for nodes in current]
+    held = Counter(node for nodes in placed for node in nodes)
     leaders = Counter(nodes[0] for nodes in current if nodes[0] in racks)
-    for number, before in enumerate(current):
+    for number, (before, nodes) in enumerate(zip(current, placed, strict=True)):
         wanted = len(before) if replication_factor is None else replication_factor
-        while len(plan.placed[number]) > wanted:
-            plan.drop_one(number, behind[number] if behind else ())
-        while len(plan.placed[number]) < wanted:
-            plan.add_one(number, wanted)
-        nodes = plan.placed[number]
+        while len(nodes) > wanted:
+            worst = _worst(nodes, racks, held, behind[number] if behind else ())
+            nodes.remove(worst)
+            held[worst] -= 1
+        while len(nodes) < wanted:
+            able = [node for node in sorted(racks, key=by_number) if node not in closed and node not in nodes]
+            if not able:
+                raise _too_few(number, wanted, {*nodes, *(racks.keys() - closed)})
+            in_rack = Counter(racks[node] for node in nodes)
+            best = min(able, key=lambda node: (in_rack[racks[node]], held[node]))  # of equals the first
+            nodes.append(best)
+            held[best] += 1
         if before[0] not in racks:
-            first = min(nodes, key=lambda node: (node in closed, leaders[node]))  # of equals the first
+            first = min(nodes, key=lambda node: (node in closed, leaders[node]))
             leaders[first] += 1
             _to_front(nodes, first)
-    return tuple(tuple(nodes) for nodes in plan.placed)
+    return tuple(map(tuple, placed))
+
+
+def _worst(
+    nodes: Sequence[NodeId], racks: Mapping[NodeId, str], held: Mapping[NodeId, int], behind: Collection[NodeId]
+) -> NodeId:
+    """Return the replica of a partition to remove, first one of those that are `behind`."""
+    in_rack = Counter(racks[node] for node in nodes)
+    able = [node for node in nodes if node in behind] or nodes[1:]
+    return max(able, key=lambda node: (in_rack[racks[node]], held[node], nodes.index(node)))
+
+
+def _too_few(number: int, wanted: int, usable: Collection[NodeId]) -> InvalidOption:
+    replicas = "1 replica" if wanted == 1 else f"{wanted} replicas"
+    where = f"only these nodes can be used: {named(usable)}" if usable else "no node can be used"
+    return InvalidOption(
+        "replication.factor",
+        f"partition {number} cannot have {replicas}: {where}; choose fewer replicas, or add or unfence nodes",
+    )
 
 
 def even_out(placement: Placement, racks: Mapping[NodeId, str]) -> Placement:
@@ -104,43 +130,6 @@ def _evening_moves(
         has[heavy].remove(number)
         has[light].add(number)
         yield move
-
-
-class _Plan:
-    def __init__(self, racks: Mapping[NodeId, str], closed: Collection[NodeId], placed: list[list[NodeId]]) -> None:
-        self._racks = racks
-        self._open = [node for node in sorted(racks, key=by_number) if node not in closed]
-        self.placed = placed
-        """The nodes of each partition."""
-        self._of: dict[NodeId, set[int]] = {node: set() for node in racks}
-        for number, nodes in enumerate(placed):
-            for node in nodes:
-                self._of[node].add(number)
-
-    def drop_one(self, number: int, behind: Collection[NodeId]) -> None:
-        """Remove one replica of a partition, first one of those that are `behind`."""
-        nodes = self.placed[number]
-        in_rack = Counter(self._racks[node] for node in nodes)
-        able = [node for node in nodes if node in behind] or nodes[1:]
-        worst = max(able, key=lambda node: (in_rack[self._racks[node]], len(self._of[node]), nodes.index(node)))
-        nodes.remove(worst)
-        self._of[worst].discard(number)
-
-    def add_one(self, number: int, wanted: int) -> None:
-        nodes = self.placed[number]
-        in_rack = Counter(self._racks[node] for node in nodes)
-        able = [node for node in self._open if node not in nodes]
-        if not able:
-            replicas = "1 replica" if wanted == 1 else f"{wanted} replicas"
-            usable = {*nodes, *self._open}
-            where = f"only these nodes can be used: {named(usable)}" if usable else "no node can be used"
-            raise InvalidOption(
-                "replication.factor",
-                f"partition {number} cannot have {replicas}: {where}; choose fewer replicas, or add or unfence nodes",
-            )
-        best = min(able, key=lambda node: (in_rack[self._racks[node]], len(self._of[node]), by_number(node)))
-        nodes.append(best)
-        self._of[best].add(number)
 
 
 def _to_front(nodes: list[NodeId], first: NodeId) -> None:
