@@ -19,6 +19,7 @@ is written again alone when half of its rows only delete their keys, and are pas
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,8 +29,6 @@ from pyspark_log_coordinator.segments.tiers import TIER_MAX, fitting, joined, ti
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.columns.compaction_columns import CompactionColumns
@@ -61,11 +60,8 @@ class Compaction(msgspec.Struct, frozen=True):
     """When the first of the dense rows was written."""
 
 
-class Work(msgspec.Struct, frozen=True):
-    """The whole head and what to clean after it, or neighbours of the head that become one segment."""
-
-    pieces: tuple[SegmentRef | ChunkRef, ...]
-    makes_one: bool = False
+Work = tuple[Sequence[SegmentRef | ChunkRef], bool]
+"""The whole head and what to clean after it; or, with True, neighbours of the head that become one segment."""
 
 
 def due(
@@ -84,10 +80,10 @@ def due(
 
 def compaction_of(topic: Topic, partition: Partition, work: Work, now: int) -> Compaction:
     """Return what the job of a partition needs."""
-    config, last = topic.config, work.pieces[-1]
-    kept_from = now - config.delete_retention_ms
-    dirty = next((each for each in work.pieces if isinstance(each, ChunkRef) or each.keyed is None), last)
-    return Compaction(kept_from, config.compaction_columns, partition.log_start, work.makes_one, _since(topic, dirty))
+    pieces, makes_one = work
+    kept_from = now - topic.config.delete_retention_ms
+    dirty = next((each for each in pieces if isinstance(each, ChunkRef) or each.keyed is None), pieces[-1])
+    return Compaction(kept_from, topic.config.compaction_columns, partition.log_start, makes_one, since(topic, dirty))
 
 
 def _cleaning(
@@ -104,18 +100,18 @@ def _cleaning(
     if not dirty:
         return None
     size, clean = sum(each.length for each in dirty), sum(each.length for each in head)
-    since = _since(topic, dirty[0])
-    is_late = since + config.max_compaction_lag_ms <= now
+    written = since(topic, dirty[0])
+    is_late = written + config.max_compaction_lag_ms <= now
     is_much = size >= config.min_cleanable_dirty_ratio * (size + clean)
     if inline_lag is not None:
         if clean > INLINE_HEAD_BYTES_MAX:
             return None
         budget = max(budget, min(size, INLINE_HEAD_BYTES_MAX))
         is_enough = isinstance(dirty[0], SegmentRef) or len(dirty) >= INLINE_CHUNKS or size >= INLINE_BYTES
-        is_much = is_much and is_enough and since + inline_lag <= now
+        is_much = is_much and is_enough and written + inline_lag <= now
     if not (is_late or is_much or dirty[0].base_offset < at_once):
         return None
-    return Work((*head, *fitting(dirty, budget, DIRTY_ROWS_MAX)))
+    return (*head, *fitting(dirty, budget, DIRTY_ROWS_MAX)), False
 
 
 def _newest(topic: Topic, piece: SegmentRef | ChunkRef, now: int) -> int:
@@ -126,7 +122,7 @@ def _newest(topic: Topic, piece: SegmentRef | ChunkRef, now: int) -> int:
     return written * _US_PER_MS
 
 
-def _since(topic: Topic, piece: SegmentRef | ChunkRef) -> int:
+def since(topic: Topic, piece: SegmentRef | ChunkRef) -> int:
     """Return when the first row was written (ms)."""
     return piece.since_ms if isinstance(piece, SegmentRef) else topic.file(piece.file).sequenced_ms
 
@@ -137,13 +133,13 @@ def _merge(topic: Topic, partition: Partition, now: int, budget: int) -> Work | 
     for each in head:
         past = past_rows(each, kept_from)
         if past and past >= max(PAST_SHARE, config.min_cleanable_dirty_ratio) * each.rows and each.rows > 1:
-            return Work((each,), makes_one=True)
+            return (each,), True
     is_long = [each.span > SEGMENT_ROWS_MAX // 2 for each in head]
     tiers = [TIER_MAX if long else tier_of(each.rows) for each, long in zip(head, is_long, strict=True)]
     for start, end in joined(tiers):
         taken = fitting(head[start:end], min(budget, config.segment_bytes), DIRTY_ROWS_MAX)
         if len(taken) > 1:
-            return Work(taken, makes_one=True)
+            return taken, True
     return None
 
 

@@ -182,11 +182,11 @@ def _inline(topic: Topic, number: int, now: int) -> RollJob | None:
 
 
 def _first_due(topic: Topic, number: int, now: int, limits: _Limits, at_once: int) -> RollJob | None:
+    work = compaction_plan.due(topic, topic.partitions[number], now, limits.bytes, limits.lag_ms, at_once)
+    if work is not None:
+        return compaction_job(topic, number, work, now)
     return (
-        _compaction(topic, number, now, limits, at_once)
-        or _tail(topic, number, now, limits, at_once)
-        or _roll(topic, number, now, limits)
-        or _merge(topic, number, limits)
+        _tail(topic, number, now, limits, at_once) or _roll(topic, number, now, limits) or _merge(topic, number, limits)
     )
 
 
@@ -263,14 +263,9 @@ def _due(partition: Partition, config: TopicConfig, topic: Topic) -> _Due:
     return _Due(min(rolled.time, _tail_due(topic, partition, INLINE_LAG_MS)), rolled.next_file)
 
 
-def _compaction(topic: Topic, number: int, now: int, limits: _Limits, at_once: int) -> RollJob | None:
-    work = compaction_plan.due(topic, topic.partitions[number], now, limits.bytes, limits.lag_ms, at_once)
-    return None if work is None else compaction_job(topic, number, work, now)
-
-
 def compaction_job(topic: Topic, number: int, work: compaction_plan.Work, now: int) -> RollJob:
     """Return the job of a partition that does some work of compaction."""
-    job = _job(topic, number, work.pieces, parquet=True)
+    job = _job(topic, number, work[0], parquet=True)
     needs = compaction_plan.compaction_of(topic, topic.partitions[number], work, now)
     return msgspec.structs.replace(job, compaction=needs)
 
@@ -318,7 +313,7 @@ def _job(topic: Topic, number: int, pieces: Sequence[SegmentRef | ChunkRef], *, 
     segments = tuple(each for each in pieces if isinstance(each, SegmentRef))
     chunks = tuple(each for each in pieces if isinstance(each, ChunkRef))
     level = min(max((each.level for each in segments), default=0) + 1, LEVEL_MAX)
-    since = segments[0].since_ms if segments else topic.file(chunks[0].file).sequenced_ms
+    since = compaction_plan.since(topic, pieces[0])
     until = topic.file(chunks[-1].file).sequenced_ms if chunks else max(each.until_ms for each in segments)
     place = number, partition.leader_epoch, level, segments, chunks, partition.epoch_starts
     return RollJob(*place, parquet, since, until)
@@ -352,8 +347,7 @@ def _tail_due(topic: Topic, partition: Partition, lag_min: int) -> int:
     lag, segments = topic.config.parquet_max_lag_ms, _tail_segments(partition, topic.config)
     if topic.config.segment_format != "parquet" or lag == UNLIMITED or not (segments or partition.chunks):
         return INT64_MAX
-    since = segments[0].since_ms if segments else topic.file(partition.chunks[0].file).sequenced_ms
-    return since + max(lag, lag_min)
+    return compaction_plan.since(topic, (segments or partition.chunks)[0]) + max(lag, lag_min)
 
 
 def _roll_due(topic: Topic, partition: Partition) -> _Due:

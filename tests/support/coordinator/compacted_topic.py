@@ -111,7 +111,7 @@ class CompactedTopic:
     def merge_job(self, first: int, count: int) -> RollJob | None:
         """Return the merge of neighbours of the head; None if there are not so many."""
         chosen = self.partition.keyed_segments[first : first + count]
-        work = compaction_plan.Work(chosen, makes_one=True)
+        work = chosen, True
         return _job(self.handle, work, self.now_ms) if len(chosen) == count and count else None
 
     def roll_job(self, chunks: int) -> RollJob | None:
@@ -235,7 +235,7 @@ def clean_job(handle: TopicHandle, now_ms: int, pieces: int | None = None) -> Ro
     """Return the cleaning of the oldest dense pieces of partition 0, whether it is due or not; None without any."""
     one = handle.refresh().partitions[0]
     dense = list(itertools.islice(one.pieces_from(one.compacted_end), pieces))
-    return _job(handle, compaction_plan.Work((*one.keyed_segments, *dense)), now_ms) if dense else None
+    return _job(handle, ((*one.keyed_segments, *dense), False), now_ms) if dense else None
 
 
 def _job(handle: TopicHandle, work: compaction_plan.Work, now_ms: int) -> RollJob:
