@@ -1,6 +1,6 @@
 r"""A topic moves from Kafka: each row is copied once, with its key, value, headers, time and partition.
 
-    pyspark-log topics create flights --partitions 8 --config retention.ms=604800000 --path /data/log
+    pyspark-log topics create flights --partitions 8 --config retention.ms=2592000000 --path /data/log
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 \
         examples/from_kafka.py broker:9092 flights /data/log /data/checkpoints/from-kafka
 
