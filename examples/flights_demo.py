@@ -150,7 +150,8 @@ class Demo:
             if driver.exit_code() not in {None, 0}:
                 self._give_up(driver, f"it ended with exit code {driver.exit_code()}")
         if time.monotonic() - heard > SILENCE_SECONDS_MAX:
-            self._give_up(self.reader if self.writer.exit_code() == 0 else self.writer, "it makes no progress")
+            why = f"it has made no progress for {SILENCE_SECONDS_MAX} s (on a busy machine run the demo again later)"
+            self._give_up(self.reader if self.writer.exit_code() == 0 else self.writer, why)
 
     def _give_up(self, driver: Driver, why: str) -> None:
         lines = driver.output.read_text(errors="replace").splitlines()
