@@ -100,7 +100,7 @@ class ConsumerBatch(NamedTuple):
     offset: int
     rows: pa.RecordBatch
     offsets: pa.Int64Array | None = None
-    """The offset of each row, if the topic is compacted and rows between these may be missing."""
+    """The offset of each row, if rows between these are missing: the topic is compacted."""
 
 
 def address_of(path: object, config: object, topics: str) -> str:
