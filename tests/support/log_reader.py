@@ -147,7 +147,7 @@ def orphans(path: Path | str, topic: str) -> dict[str, Counter[bytes | None]]:
     for key in store.list(f"{topic_folder(topic, handle.topic_id)}append/"):
         if key not in known:
             values: Counter[bytes | None] = Counter()
-            for _, header, data in scan(store, key):
+            for header, data in scan(store, key):
                 record = decode(data, header, schema.RECORD_SCHEMAS, key)
                 values.update(record.column("value").to_pylist())
             found[key] = values
