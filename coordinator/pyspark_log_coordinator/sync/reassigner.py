@@ -163,14 +163,19 @@ def begin(handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
     Raises `InvalidInput`, and `InvalidOption` if a node may not have replicas.
     """
     state = handle.refresh()
-    members = handle.log.cluster.refresh().nodes
-    there = {node for nodes_ in original_placement(state) for node in nodes_}
-    placement.check(wanted, {*nodes.live(members), *there}, members, handle.name)
+    check(handle, wanted)
     found = moves(state, wanted)
     if found:
         assignments = {each.partition: each.after for each in found}
-        _submit(handle, members, assignments.values(), partial(AlterReplicas, assignments))
+        _submit(handle, handle.log.cluster.state.nodes, assignments.values(), partial(AlterReplicas, assignments))
     return found
+
+
+def check(handle: TopicHandle, wanted: Placement) -> None:
+    """Raise `InvalidOption` if a node may not have replicas. Refreshes the cluster."""
+    members = handle.log.cluster.refresh().nodes
+    there = {node for nodes_ in original_placement(handle.state) for node in nodes_}
+    placement.check(wanted, {*nodes.live(members), *there}, members, handle.name)
 
 
 def add_partitions(handle: TopicHandle, total: int, assignments: Placement | None = None) -> tuple[int, Placement]:

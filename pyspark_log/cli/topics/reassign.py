@@ -57,6 +57,7 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     handle = log.topic(name)
     wanted = _wanted(handle, replica_assignment, to_nodes, replication_factor, cancel=cancel)
     if dry_run:
+        reassigner.check(handle, wanted)
         return Result(plan([(handle, wanted)]), records=True)
     moves = reassigner.begin(handle, wanted)
     done = carry_out(handle, throttle)

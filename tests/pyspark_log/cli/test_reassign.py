@@ -87,6 +87,9 @@ def test_a_reassignment_that_cannot_be_is_refused(cli):
     ):
         assert said in cli.misuse("topics", "reassign", "t", *words)
     assert cli.error("topics", "reassign", "t", "--to-nodes", "2,9").startswith("node '9' does not exist")
+    for dry_run in ([], ["--dry-run"]):
+        said = cli.error("topics", "reassign", "t", "--replica-assignment", "0:9,1:0", *dry_run)
+        assert "partition 0, names node '9', which does not exist" in said
     assert "cannot have 6 replicas" in cli.error("topics", "reassign", "t", "--replication-factor", 6)
     assert where(cli) == ["0:1", "1:0"]
 
