@@ -94,8 +94,11 @@ def test_a_site_is_made_of_it_without_a_warning(tmp_path):
     assert "no broker" in (tmp_path / "index.html").read_text()
 
 
-def test_the_readme_is_short_and_its_picture_is_the_one_that_its_script_draws(capsys):
-    assert len(re.findall(r"\S*\w\S*", (ROOT / "README.md").read_text())) <= 800
+def test_the_readme_is_short_and_has_what_the_package_and_its_picture_take_from_it(capsys):
+    readme = (ROOT / "README.md").read_text()
+    assert len(re.findall(r"\S*\w\S*", readme)) <= 800
+    marks = re.findall(r'(?:end-before|start-at) = "(.+?)"', (ROOT / "pyproject.toml").read_text())
+    assert [mark in readme for mark in marks] == [True, True]
     runpy.run_path(str(ROOT / "scripts" / "overview_picture.py"), run_name="__main__")
     assert capsys.readouterr().out == (ROOT / "docs" / "overview.svg").read_text()
 
