@@ -27,6 +27,7 @@ from pyspark_log.clients.records import (
     offset_of,
     partition_of,
     partitions_of,
+    seconds_of,
 )
 from pyspark_log.opening import own_log
 from pyspark_log.options.clients import ConsumerOptions
@@ -204,14 +205,15 @@ class Consumer(Client):
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return the next rows, at most `max_records` (`max.poll.records`), in order within each partition.
 
-        If there are none, wait for up to `timeout_ms` milliseconds and then return an empty list. A row that arrives is
-        seen after a pause between two checks, see `fetch.max.wait.ms`. A member of a group joins and rejoins here, so
-        it must call this every `max.poll.interval.ms`. If a store does not answer, that is logged, and this waits too.
+        If there are none, wait for up to `timeout_ms` milliseconds, which may be `inf`, and then return an empty list.
+        A row that arrives is seen after a pause between two checks, see `fetch.max.wait.ms`. A member of a group joins
+        and rejoins here, so it must call this every `max.poll.interval.ms`. If a store does not answer, that is logged,
+        and this waits too.
 
-        Raises `InvalidInput` if nothing is assigned, `UnknownTopic` for a topic that was deleted, `CorruptObject` and
-        `StoreError` if no replica can be read and waiting does not help, `DataLoss` for an offset that is not in the
-        log any more if `auto.offset.reset` is none, and `FencedInstance` if another process has this
-        `group.instance.id`. After an error the positions are those before it.
+        Raises `InvalidInput` if nothing is assigned, or for a negative time and fewer rows than 1; `UnknownTopic` for a
+        topic that was deleted; `CorruptObject` and `StoreError` if no replica can be read and waiting does not help;
+        `DataLoss` for an offset that is not in the log any more if `auto.offset.reset` is none; and `FencedInstance` if
+        another process has this `group.instance.id`. After an error the positions are those before it.
         """
         rows_max = self._options.max_poll_records if max_records is None else max_records
         if rows_max < 1:
@@ -472,7 +474,7 @@ class Consumer(Client):
         If the call ends with an error or an interrupt, or because a member of a group is closed, the rows that were
         taken are read again.
         """
-        has_begun = False
+        seconds, has_begun = seconds_of(timeout_ms), False
 
         def wait() -> list[T]:
             nonlocal has_begun
@@ -484,7 +486,7 @@ class Consumer(Client):
             self._reading.hand_back()
             self._reading.begin()
             has_begun = True
-            deadline = monotonic() + timeout_ms / 1000
+            deadline = monotonic() + seconds
             while True:
                 self._reading.begin()
                 pause = self._poller.pause()

@@ -153,6 +153,13 @@ def _whole(given: int, what: str, least: int, advice: str) -> int:
     return number
 
 
+def seconds_of(timeout_ms: float) -> float:
+    """Return a time to wait, which may be infinite, in seconds. Raises `InvalidInput` for NaN and below 0."""
+    if not timeout_ms >= 0:
+        raise InvalidInput(f"timeout_ms is {timeout_ms}; give 0 or more, or float('inf') to wait without end")
+    return timeout_ms / 1000
+
+
 def committed_of(
     given: Mapping[TopicPartition, OffsetAndMetadata | int] | Mapping[tuple[str, int], OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:

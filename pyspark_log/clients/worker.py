@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from pyspark_log.clients.own_lock import Busy, Client, Closed, OwnTurn
-from pyspark_log.clients.records import address_of
+from pyspark_log.clients.records import address_of, seconds_of
 from pyspark_log.opening import own_log
 from pyspark_log.options.clients import WorkerOptions
 from pyspark_log_coordinator.assignors import connect
@@ -185,12 +185,13 @@ class Worker(Client):
         `group.instance.id`, `NoCluster`, `LogError`, and what the runner raises. If a store does not answer, it tries
         again.
         """
+        seconds = seconds_of(timeout_ms)
         if self._turn.is_mine():
             raise InvalidInput("a TaskRunner cannot poll, nor can a signal handler; return, and poll afterwards")
         if self._closed.is_set():
             raise Closed("this Worker is closed; make a new one")
         try:
-            return self._turn.take(partial(self._poll, timeout_ms))
+            return self._turn.take(partial(self._poll, seconds))
         except Busy:
             raise InvalidInput("this Worker is in use by another thread; use one Worker for each thread") from None
         finally:
@@ -204,9 +205,9 @@ class Worker(Client):
             with contextlib.suppress(Closed):
                 self.poll(timeout_ms=1000)
 
-    def _poll(self, timeout_ms: float) -> frozenset[str]:
+    def _poll(self, seconds: float) -> frozenset[str]:
         self._thread.start()
-        deadline = monotonic() + timeout_ms / 1000
+        deadline = monotonic() + seconds
         while True:
             self._member.poll()
             left = deadline - monotonic()

@@ -92,6 +92,13 @@ class TestPoll:
         with pytest.raises(InvalidInput, match="max_records is 0; give 1 or more"):
             consumer.poll(max_records=0)
 
+    @pytest.mark.parametrize("timeout_ms", [-1, float("-inf"), float("nan")])
+    def test_needs_a_time_that_can_pass(self, consumer, timeout_ms):
+        consumer.assign([T0], "earliest")
+        for poll in (consumer.poll, consumer.poll_batches):
+            with pytest.raises(InvalidInput, match=f"timeout_ms is {timeout_ms}; give 0 or more"):
+                poll(timeout_ms)
+
     def test_gives_each_partition_its_turn(self, log):
         for _ in range(20):
             log.append("t", {0: numbered(10), 1: numbered(10)})
@@ -100,10 +107,11 @@ class TestPoll:
             first = consumer.poll(max_records=60)
         assert {row.partition for row in first} == {0, 1}
 
-    def test_waits_for_a_row_that_arrives(self, log, consumer):
+    @pytest.mark.parametrize("timeout_ms", [GUARD_MS, float("inf")])
+    def test_waits_for_a_row_that_arrives(self, log, consumer, timeout_ms):
         consumer.assign([T0], "latest")
         threading.Timer(0.05, log.append, ("t", {0: [b"late"]})).start()
-        assert values(consumer.poll(GUARD_MS)) == [b"late"]
+        assert values(consumer.poll(timeout_ms)) == [b"late"]
 
     def test_of_a_deleted_topic_fails(self, log, consumer):
         log.append("t", {0: numbered(3)})

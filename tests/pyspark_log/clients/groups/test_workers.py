@@ -157,6 +157,13 @@ def test_what_cannot_be_tasks_is_refused(log, tmp_path):
         worker.poll()
 
 
+def test_a_time_that_cannot_pass_is_refused(pool):
+    with pool.start() as worker:
+        for timeout_ms in (-1, float("nan")):
+            with pytest.raises(InvalidInput, match=f"timeout_ms is {timeout_ms}; give 0 or more"):
+                worker.poll(timeout_ms)
+
+
 def test_a_runner_that_must_not_poll_may_still_close_its_worker(pool):
     class Polling(Runner):
         def start(self, tasks):
