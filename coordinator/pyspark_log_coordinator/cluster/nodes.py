@@ -232,7 +232,8 @@ def _add(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], node: Node)
     if known is not None and known.incarnation == node.incarnation:
         return []
     if known is not None:
-        raise _wrong(f"node {node.node_id!r} already exists, at {known.url}; give another id, or none")
+        where = "the cluster's root" if known.url == AT_THE_ROOT else known.url
+        raise _wrong(f"node {node.node_id!r} already exists, at {where}; give another id, or none")
     if any(other.node_id == node.node_id for other in former):
         raise _wrong(f"node {node.node_id!r} was removed, and ids are never reused; give another id, or none")
     _check_store(nodes, former, node.node_id, node.url, node.incarnation)

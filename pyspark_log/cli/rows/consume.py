@@ -246,6 +246,8 @@ def _check_output(output: pathlib.Path, *, is_formatted: bool) -> None:
         )
     if output.exists():
         arguments.refuse("--output", f"{str(output)!r} exists; choose another name, or delete it")
+    if not output.parent.is_dir():
+        arguments.refuse("--output", f"the folder {str(output.parent)!r} does not exist; make it, or choose another")
 
 
 def _printer(form: Format, key_separator: str | None) -> Write:

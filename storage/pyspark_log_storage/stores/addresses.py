@@ -40,7 +40,7 @@ def absolute_url(path: str) -> str:
     if path.lower().startswith("file:"):
         path = _path_of_file_url(path)
     if not path.strip():
-        raise InvalidOption("path", "option 'path' is empty; give the cluster's address, for example /data/log")
+        raise InvalidOption("path", "the address of a store is empty; give a folder or a URL, for example /data/log")
     if _HOST_AND_PORT.fullmatch(path.strip()):
         message = (
             f"option 'path' is {path!r}, a host and a port, but pyspark_log has no server; "

@@ -93,6 +93,7 @@ def test_a_file_is_new_and_says_its_format_and_has_an_end(cli, tmp_path):
     file.write_text("mine")
     for options, said in (
         (("--output", file), "exists; choose another name, or delete it"),
+        (("--output", tmp_path / "none" / "rows.parquet"), f"the folder '{tmp_path / 'none'}' does not exist; make it"),
         (("--output", tmp_path / "rows.csv"), "does not end in .jsonl or .parquet"),
         (("--json", "--output", tmp_path / "rows.parquet"), "the ending of the file says the format"),
         (("--follow", "--output", tmp_path / "new.jsonl"), "--follow waits for rows without end"),

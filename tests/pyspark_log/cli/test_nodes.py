@@ -44,6 +44,9 @@ def test_a_node_is_added_once_with_the_next_free_id_or_one_that_is_given(cli, tm
 
 
 def test_what_cannot_be_a_node_of_the_cluster_is_refused(three, tmp_path):
+    assert "the address of a store is empty; give a folder" in three.error("nodes", "add", "")
+    assert "node '0' already exists, at the cluster's root;" in three.error("nodes", "add", tmp_path / "x", "--id", "0")
+    assert f"exists, at {tmp_path / 'disk1'}; give another" in three.error("nodes", "add", tmp_path / "x", "--id", "1")
     assert "invalid node name" in three.error("nodes", "add", tmp_path / "disk", "--id", "a/b")
     assert not (tmp_path / "disk").exists()
     said = three.error("topics", "create", "t", "--path", tmp_path / "disk1")
