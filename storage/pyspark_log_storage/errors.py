@@ -28,7 +28,7 @@
     |   `-- NotEnoughReplicasAfterAppend  retriable  the batch is in the log, but on too few of them
     |-- CorruptObject                 stored bytes are damaged: .object, .detail
     |   `-- OutOfChain                an intact journal entry that does not follow the one before it
-    |-- NewerFormat                   written by a newer version: .object, .detail
+    |-- NewerFormat                   written by another version, mostly a newer one: .object, .detail
     |-- StaleFile                     a file waited so long to be sequenced that it may have been deleted
     |-- UnknownVersion                a version of a topic that is no longer kept, or does not exist yet: .version
     |-- BufferExhausted    retriable  the rows of a Producer wait for a store longer than max.block.ms: not sent
@@ -219,10 +219,13 @@ class OutOfChain(CorruptObject):
 
 
 class NewerFormat(LogError):
+    """Another version wrote the object: mostly a newer one, but an older one may have had such fields, too."""
+
     def __init__(self, obj: str, detail: str) -> None:
         super().__init__(
-            f"{obj} was written by a newer version of pyspark_log ({detail}); upgrade this one, whose build "
-            "pyspark-log --version shows"
+            f"{obj} was written by another version of pyspark_log ({detail}); if that one is newer, upgrade this one, "
+            "whose build pyspark-log --version shows; if it is older, use it for this log, and begin a new log with "
+            "this one"
         )
         self.object = obj
         self.detail = detail

@@ -52,7 +52,7 @@ def test_every_flipped_bit_every_cut_and_every_addition_is_noticed(sealed, versi
 
 
 def test_a_newer_version_and_another_kind_are_distinguished_from_damage():
-    with pytest.raises(NewerFormat, match=r"the object.*upgrade"):
+    with pytest.raises(NewerFormat, match=r"the object.*another version.*upgrade.*if it is older, use it for this log"):
         unseal(MAGIC, 1, seal(MAGIC, 2, b""), "the object")
     with pytest.raises(CorruptObject, match="PLYY"):
         unseal(MAGIC, 1, seal(b"PLYY", 1, b""), "the object")
