@@ -203,7 +203,6 @@ def _audit(world: World) -> None:
 def _mend(process: Process) -> None:
     """Replace the damaged objects of the journals, as `verify --repair` does."""
     handle = actors.open_topic(process)
-    process.log.journals.announce()
     repair.repair_journals(process.log)
     repair.repair(handle)
 

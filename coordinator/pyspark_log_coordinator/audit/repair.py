@@ -62,12 +62,12 @@ def _descriptions(handle: TopicHandle, copies: ReadableCopies) -> list[tuple[str
 
 
 def repair_journals(log: Log) -> list[str]:
-    """Repair the objects of the journals of the cluster and of all groups. Return the keys of those repaired."""
+    """Repair the lists of journal nodes and the journals of the cluster and of all groups; return what was repaired."""
     journals: list[Journal[Any, Any]] = [
         log.cluster,
         *(log.group_handle(each).journal for each in log.groups().values()),
     ]
-    return [key for each in journals for key in _repair_journal(each)]
+    return [*log.journals.announce(), *(key for each in journals for key in _repair_journal(each))]
 
 
 def _repair_journal(journal: Journal[Any, Any]) -> list[str]:

@@ -10,7 +10,8 @@ append files  on every holder: each unrolled chunk's checksum and rows
 descriptions  on every node: whole, and of this topic
 orphans       files that no entry names; these are no fault
 journals' objects   each on each store: whole, and written for the key under which it is
-cluster       its journal in the same way, topic folders that it does not know, and journal nodes that do not answer
+cluster       its journal in the same way, topic folders that it does not know, and journal nodes that do not answer, or
+              whose list of journal nodes is damaged
 
 Of a journal on several stores the decided entries are read, and the objects on each store are checked. Entries older
 than the newest snapshot may be missing because the journal was trimmed.
@@ -282,7 +283,8 @@ def verify_cluster(log: Log) -> Report:
             report.findings += _group(log, record, report)
         report.orphans = cluster_cleanup.temporary_files(stores, dry_run=True)
         for name, error in log.journals.missing_nodes().items():
-            report.findings.append(Finding(f"journal node {name!r}", error.message))
+            is_list = isinstance(error, CorruptObject) and error.object.endswith(layout.JOURNAL_NODES)
+            report.findings.append(Finding(f"journal node {name!r}", error.message, repairable=is_list))
     except LogError as error:
         report.findings.append(Finding("journal", str(error)))
     return report

@@ -120,9 +120,14 @@ def write(nodes: JournalNodes, store: Store) -> bool:
     """Write the list to a store, unless it has this or a newer one; return whether it was written.
 
     The cluster's journal must have begun at `nodes`: a process that reads the list looks nowhere else. If an older one
-    is written over a newer one at the same moment, it leads to the newer one. Raises what `read` raises.
+    is written over a newer one at the same moment, or over a damaged one, it leads to the newer one. Raises
+    `NewerFormat`, `StoreError`.
     """
-    present = read(store)
+    try:
+        present = read(store)
+    except CorruptObject:
+        store.put(JOURNAL_NODES, encode(nodes))
+        return True
     if present is None:
         return store.create(JOURNAL_NODES, encode(nodes))
     if present.generation >= nodes.generation:

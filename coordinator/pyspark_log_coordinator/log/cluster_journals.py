@@ -165,20 +165,23 @@ class ClusterJournals:
         return Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE)
 
     def missing_nodes(self) -> dict[NodeId, LogError]:
-        """Return why journal nodes cannot take part in the journals now, by node id."""
+        """Return why journal nodes cannot take part in the journals now, by node id.
+
+        `CorruptObject` for a list of journal nodes that `announce` would replace, or for a damaged marker.
+        """
         place, nodes = self.place, self.nodes
         if isinstance(place, OneStore) or nodes is None:
             return {}
 
         def look(store: Store) -> None:
             found = journal_nodes.read(store)
-            if found is None or (found.generation, found.nodes) != (nodes.generation, nodes.nodes):
-                urls = "none" if found is None else ", ".join(found.urls)
-                raise CorruptObject(
-                    f"{store.url}/{layout.JOURNAL_NODES}",
-                    f"it names other journal nodes: {urls}. If the node was unreachable while the journals migrated, "
-                    "run `pyspark-log maintain`",
-                )
+            if found is None:
+                raise CorruptObject(f"{store.url}/{layout.JOURNAL_NODES}", "it is missing")
+            urls = ", ".join(found.urls)
+            if found.generation < nodes.generation:
+                raise CorruptObject(f"{store.url}/{layout.JOURNAL_NODES}", f"it names former journal nodes: {urls}")
+            if (found.generation, found.nodes) != (nodes.generation, nodes.nodes):
+                raise CopiedLog(store.url, urls)
 
         errors = {each.store: each.error for each in place.ask(look, patience_ms=PATIENCE_MS)}
         silent = f"no answer within {PATIENCE_MS // 1000} s"
@@ -211,24 +214,27 @@ class ClusterJournals:
         answers = place.ask(act, patience_ms=PATIENCE_MS)
         return {place.members[answer.store].node: answer.result for answer in answers if answer.error is None}
 
-    def announce(self, former: JournalPlace | None = None) -> None:
+    def announce(self, former: JournalPlace | None = None) -> list[str]:
         """Write the present journal nodes on those of their stores, and of the `former` ones, that can be reached.
 
-        Clients may know only the addresses of the former ones. A store without a marker of the cluster gets no list:
-        its disk may not be mounted. Does nothing if the journals never moved.
+        Return the lists that were missing, damaged or older, with their addresses. Clients may know only the addresses
+        of the former ones. A store without its marker gets no list: its disk may not be mounted, or it begins anew.
         """
         nodes = self.nodes
-        if nodes is None or nodes.generation == 1:
-            return
+        if nodes is None:
+            return []
+        places = [each for each in (self.place, former) if isinstance(each, SeveralStores)]
+        incarnations = {member.incarnation for each in places for member in each.members}
+        written: list[Store] = []
 
-        def announce_to(store: Store) -> None:
+        def announce_to(store: Store) -> bool:
             marker = read_marker(store)
-            if marker is not None and marker.cluster == nodes.cluster:
-                journal_nodes.write(nodes, store)
+            return marker is not None and marker.incarnation in incarnations and journal_nodes.write(nodes, store)
 
-        for place in (self.place, former):
-            if isinstance(place, SeveralStores):
-                place.ask(announce_to, patience_ms=PATIENCE_MS, settled=place.is_majority)
+        for place in places:
+            answers = place.ask(announce_to, patience_ms=PATIENCE_MS, settled=place.is_majority)
+            written += [place.stores[each.store] for each in answers if each.error is None and each.result]
+        return [f"{store.url}/{layout.JOURNAL_NODES}" for store in written]
 
     def place_of(self, nodes: JournalNodes) -> SeveralStores:
         """Return the place that these journal nodes form, always the same object. Raises `InvalidOption`."""

@@ -23,6 +23,7 @@ from pyspark_log_storage.errors import (
     NodeMissing,
     StoreError,
 )
+from pyspark_log_storage.objects import node
 from pyspark_log_storage.stores import store_threads
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.journal_disks import URLS
@@ -276,3 +277,14 @@ def test_a_store_without_a_marker_is_not_told_where_the_journals_are(six):
         disk.delete(key)
     log.journals.announce()
     assert list(disk.list("")) == []
+
+
+def test_a_store_that_begins_anew_is_not_told_where_the_journals_were(six):
+    log = six.log()
+    assert log.journals.missing_nodes() == {}, "it has seen each store"
+    disk = six.at[URLS[2]]
+    marker = node.read_marker(disk)
+    disk.put(layout.MARKER, node.encode(msgspec.structs.replace(marker, incarnation="f" * 32)))
+    disk.delete(layout.JOURNAL_NODES)
+    assert log.journals.announce() == []
+    assert not disk.exists(layout.JOURNAL_NODES)

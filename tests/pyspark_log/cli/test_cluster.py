@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -88,6 +89,23 @@ def test_a_journal_node_that_is_away_is_described_and_found_by_an_audit(disks):
     assert "is its disk mounted, or was it wiped" in told["journal_nodes"][0]["missing"]
     assert not disks[0].exists()
     assert "journal node '0'" in cli.run("verify", code=1).stdout
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.write_bytes(b""), Path.unlink], ids=["damaged", "missing"])
+def test_a_list_of_journal_nodes_is_repaired_from_the_others(disks, damage):
+    create(disks)
+    cli = CommandLine(",".join(map(str, disks)))
+    cli.run("topics", "create", "t")
+    file = disks[0] / "cluster" / "journal-nodes"
+    whole = file.read_bytes()
+    damage(file)
+    found = cli.run("verify", code=1)
+    assert f"{file} is damaged: " in found.stdout
+    assert found.stderr == "pyspark-log: 1 problem, of which verify --repair can repair 1\n"
+    [told, _] = cli.documents("verify", "--repair")
+    assert (told["repaired"], told["sound"]) == ([str(file)], True)
+    assert file.read_bytes() == whole
+    assert cli.documents("verify", "--repair")[0]["repaired"] == []
 
 
 def test_all_who_look_at_a_renewed_journal_node_learn_that_the_journals_must_be_migrated(disks):
