@@ -76,6 +76,7 @@ class Report(msgspec.Struct):
     """None for the cluster itself, which has no rows and no segments."""
     findings: list[Finding] = []
     entries: int = 0
+    """The entries read: those that the journals still have after their oldest snapshot."""
     rows: int = 0
     bytes: int = 0
     """The bytes read, of all copies."""

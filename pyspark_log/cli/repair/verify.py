@@ -41,7 +41,8 @@ def verify(
 
     Checks checksums, offsets, indexes and the hash chains of journals, and that every file that a journal names exists
     on its nodes. With --repair, rebuild damaged indexes, and replace damaged or missing files with copies from other
-    nodes. The exit code is 1 if there are problems.
+    nodes. The exit code is 1 if there are problems. "Entries" counts those that the journals still have after their
+    oldest snapshot: none at first after cluster migrate-journals.
     """
     for name in topics or ():
         log.check_topic(name)  # raises if the name is wrong, before anything is read

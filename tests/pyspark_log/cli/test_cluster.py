@@ -119,6 +119,7 @@ def test_all_who_look_at_a_renewed_journal_node_learn_that_the_journals_must_be_
     assert [each["journals"] for each in cli.documents("nodes", "list")] == ["votes", "does not vote", "votes"]
     cli.run("cluster", "migrate-journals", "--to", "0,1,2")
     assert [each["journals"] for each in cli.documents("nodes", "list")] == ["votes"] * 3
+    assert [each["entries"] for each in cli.documents("verify")] == [0, 0], "each journal begins with a snapshot"
 
 
 def test_a_producer_says_which_rows_were_not_sent_when_the_journals_move_and_goes_on(disks):
