@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pyspark_log.clients.scan import scan
 from pyspark_log.reading import groups as operations
-from pyspark_log_coordinator.maintenance import roll_task
+from pyspark_log_coordinator.maintenance import isr_copies, roll_task
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.swap import MaintainSegments, SegmentsSwapped
 from pyspark_log_coordinator.topic.machine import AlterConfig
@@ -100,7 +100,7 @@ def compactor(process: Process) -> None:
                 if chance.random() < _SLEEPS_OVER_SWAP:
                     process.wait(_SLEEP_SECONDS)
                 handle.refresh()
-                events = handle.submit(MaintainSegments((made,))).events
+                events = handle.submit(MaintainSegments(isr_copies.with_copies(handle, [made]))).events
                 taken = {each.segment.name for each in events if isinstance(each, SegmentsSwapped)}
                 world.counts["keyed swaps refused"] += made.segments[0].name not in taken
         except LogError as error:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.commit import inline_maintenance, settling
+from pyspark_log_coordinator.maintenance import isr_copies
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of, log_changes
 from pyspark_log_coordinator.topic import sequencing
@@ -232,6 +233,7 @@ class _Attempt:
             swaps = inline_maintenance.roll_one_inline(handle)
             if swaps:
                 handle.refresh()  # a roll takes time
+        swaps = isr_copies.with_copies(handle, swaps, self.failed) if swaps else ()
         files = tuple(each.file for each in batch.files)
         return CommitBatch(batch.claim, files, batch.acks, swaps)
 

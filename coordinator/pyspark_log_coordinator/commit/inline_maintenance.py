@@ -12,7 +12,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.maintenance import descriptions, roll_task
+from pyspark_log_coordinator.maintenance import descriptions, isr_copies, roll_task
 from pyspark_log_coordinator.maintenance.descriptions import DESCRIBE_SECONDS
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.swap import MaintainSegments, SwapSegments
@@ -73,7 +73,7 @@ def roll_one_inline(handle: TopicHandle) -> tuple[SwapSegments, ...]:
 def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:
     """Swap in what was rolled for a next batch that does not come."""
     try:
-        handle.submit(MaintainSegments(swaps))
+        handle.submit(MaintainSegments(isr_copies.with_copies(handle, swaps)))
     except LogError as error:
         message = "maintenance of topic %(topic)r was left for later: %(error)s"
         handle.log.failures.note(("swap", handle.topic_id), error, message, topic=handle.name)
@@ -108,7 +108,7 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
                 message = "topic %(topic)r, partition %(partition)d can be rolled again"
                 failures.end(what, message, topic=topic, partition=partition)
         # Chunks above the HW cannot be rolled: then there is no work.
-        if not swaps or not handle.submit(MaintainSegments(tuple(swaps))).events:
+        if not swaps or not handle.submit(MaintainSegments(isr_copies.with_copies(handle, swaps))).events:
             return
 
 

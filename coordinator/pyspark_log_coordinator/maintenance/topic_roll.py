@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.maintenance import isr_copies, topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import RollJob
@@ -56,17 +56,20 @@ def roll_and_merge(
         nonlocal made, size
         if not done:
             return
-        events = handle.submit(MaintainSegments(tuple(swap for _, swap in done))).events
+        handle.refresh()
+        swaps = isr_copies.with_copies(handle, [swap for _, swap in done])
+        events = handle.submit(MaintainSegments(swaps)).events
         swapped = {each.segment.name for each in events if isinstance(each, SegmentsSwapped)}
         refused = [job for job, swap in done if swap.segments[0].name not in swapped]
-        read = sum(job.bytes for job, swap in done if swap.segments[0].name in swapped)
+        taken = [job for job, swap in done if swap.segments[0].name in swapped]
+        segments = sum(len(swap.segments) for _, swap in done if swap.segments[0].name in swapped)
         done.clear()
         if refused:
             planned = due()
             stuck.update(job.partition for job in refused if job.is_in(planned))  # a later run may succeed
-        made += len(swapped)
-        size += read
-        progress(read)
+        made += segments
+        size += sum(job.bytes for job in taken)
+        progress(sum(job.bytes for job in taken))
 
     while jobs := [job for job in due() if job.partition not in stuck]:
         # Plan all tasks before the first swap: the state after it no longer has what other processes changed meanwhile.

@@ -9,10 +9,9 @@ the events of one entry. It must be made of the segments that are there: a parti
 partition counts how often such a segment was swapped in.
 
 A swap is also ignored unless every member of the ISR holds the segment, and the ISR has at least min.insync.replicas
-members. So each member of the ISR always holds the whole log and may lead. With replication.mode=quorum, a majority
-that has all committed rows must hold the segment, too. The LEO of a replica outside the ISR may go back to the
-segment's base offset. The files of a segment that was ignored are orphans: if the ISR changes meanwhile, a later job
-makes another.
+members: who proposes it has copied it to them. So each member of the ISR always holds the whole log and may lead. With
+replication.mode=quorum, a majority that has all committed rows must hold the segment, too. The LEO of a replica outside
+the ISR may go back to the segment's base offset. The files of a segment that was ignored are orphans.
 """
 
 from __future__ import annotations

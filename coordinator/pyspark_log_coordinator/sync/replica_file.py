@@ -108,13 +108,7 @@ def _files(
 ) -> list[ReplicaFile]:
     """Return the wanted files of all partitions, or of those of a node: the segments, then the append files."""
     listed = [(n, each) for n, each in enumerate(state.partitions) if node_id is None or node_id in each.replicas]
-    folder = layout.topic_folder(state.name, state.topic_id)
-    segments = [
-        ReplicaFile(f"{folder}{number}/{one.name}", number, one.holders, one.log_bytes, segment=one)
-        for number, each in listed
-        for one in each.segments
-        if is_wanted(one.holders)
-    ]
+    segments = [of_segment(state, n, one) for n, each in listed for one in each.segments if is_wanted(one.holders)]
     named = {n: state.file(n) for n in sorted({chunk.file for _, each in listed for chunk in each.chunks})}
     files = {number: file for number, file in named.items() if is_wanted(file.holders)}
     places = _places(state, files)
@@ -197,6 +191,12 @@ def is_of_store(error: LogError, store: Store) -> bool:
 def is_stored(store: Store, file: ReplicaFile) -> bool:
     """Return whether a store has a copy of a file, whole or damaged."""
     return store.exists(file.stored_key)
+
+
+def of_segment(state: Topic, partition: int, ref: SegmentRef) -> ReplicaFile:
+    """Return a segment as a file."""
+    key = f"{layout.topic_folder(state.name, state.topic_id)}{partition}/{ref.name}"
+    return ReplicaFile(key, partition, ref.holders, ref.log_bytes, segment=ref)
 
 
 def _places(state: Topic, files: Collection[int]) -> dict[int, list[StagedChunk]]:

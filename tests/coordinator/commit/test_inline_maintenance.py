@@ -122,6 +122,16 @@ def batch(topic, number):
     return Batch(ProducerClaim("q", "q", "r", number), (StagedFile("t", topic.handle.topic_id, file),), "1", ())
 
 
+@pytest.mark.parametrize("failed", [(), ("1",)])
+def test_a_commit_copies_what_was_rolled_to_the_isr_unless_a_task_could_not_write_to_a_member(failed):
+    topic = ReplicatedTopic()
+    topic.append(on=("0", "1", "2"), acks="all")
+    swap, with_rows = topic.rolled(1), batch(topic, 0)
+    files = [msgspec.structs.replace(each, failed=failed) for each in with_rows.files]
+    commit(topic.handle, msgspec.structs.replace(with_rows, files=tuple(files), swaps=(swap,)), RetryPolicy())
+    assert [each.name for each in topic.partition().segments] == ([] if failed else [swap.segments[0].name])
+
+
 @pytest.mark.parametrize("nodes", [("0",), ("0", "1"), ("0", "1", "2")])
 def test_a_topic_is_cleaned_up_however_many_entries_a_batch_has(nodes, monkeypatch):
     topic = ReplicatedTopic(replicas=(nodes,))

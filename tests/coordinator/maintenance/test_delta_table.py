@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_log_coordinator.maintenance import delta_table, topic_cleanup
-from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
-from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.sync.catch_up import catch_up
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.delta.delta_actions import Action
@@ -223,7 +222,7 @@ def test_each_node_has_a_table_of_what_it_holds():
 def test_no_file_is_deleted_of_a_disk_that_was_not_mounted_when_its_table_was_looked_at(monkeypatch):
     topic = ReplicatedTopic(**NOW)
     topic.append({0: [b"a"] * 3}, on=ALL, acks="all")
-    topic.roll(1)
+    topic.roll(1, on="0")
     for node in ALL[1:]:
         catch_up(topic.handle, node)
     topic_cleanup.clean_up_topic(topic.handle)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pyspark_log_coordinator.maintenance import isr_copies
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.swap import MaintainSegments
@@ -92,15 +93,34 @@ def test_rows_that_no_node_can_serve_are_an_error_that_names_the_offset(topic):
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreUnwritable])
-def test_a_roll_that_a_member_of_the_isr_lacks_is_made_again(topic, error):
+def test_a_node_that_fails_is_left_out_and_gets_a_copy_before_the_swap_is_proposed(topic, error):
     fill(topic, 2)
     disk(topic, "1").broken_writes = error
     swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, topic.job()), topic.log.environment)
     assert holders(swap.segments[0]) == ["0", "2"]
+    assert isr_copies.with_copies(topic.handle, [swap]) == (swap,), "it still fails"
     assert topic.handle.submit(MaintainSegments((swap,))).events == []
     disk(topic, "1").broken_writes = None
-    roll(topic)
+    assert isr_copies.with_copies(topic.handle, [swap], failed=["1"]) == (swap,)
+    (copied,) = isr_copies.with_copies(topic.handle, [swap])
+    topic.handle.submit(MaintainSegments((copied,)))
     assert rolled(topic, "0", "1", "2") == [(0, 1), (1, 1)]
+
+
+def test_a_copy_does_not_count_if_its_disk_was_unmounted_meanwhile(topic, monkeypatch):
+    fill(topic, 2)
+    store = disk(topic, "1")
+    store.broken_writes = StoreUnavailable
+    swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, topic.job()), topic.log.environment)
+    store.broken_writes = None
+    real = store.open_write
+
+    def open_unmounted(*args, **kwargs):
+        store.delete(layout.MARKER)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(store, "open_write", open_unmounted)
+    assert isr_copies.with_copies(topic.handle, [swap]) == (swap,)
 
 
 def test_a_node_that_only_this_process_may_not_use_fails_the_job(topic):

@@ -3,9 +3,11 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import roll_task
+from pyspark_log_coordinator.maintenance import isr_copies, roll_task
 from pyspark_log_coordinator.model.batch import Acks, SequencedFile
 from pyspark_log_coordinator.model.partition import Holder, Partition
 from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -76,15 +78,15 @@ class ReplicatedTopic:
             partition, one.leader_epoch, 1, (), tuple(one.chunks[:chunks]), one.epoch_starts, parquet
         )
 
-    def rolled(self, chunks: int, partition: int = 0) -> SwapSegments:
-        """Roll the oldest chunks into a segment, and swap nothing in."""
-        work = roll_task.roll_task_of(self.handle, self.job(chunks, partition))
+    def rolled(self, chunks: int, on: str = "0", partition: int = 0) -> SwapSegments:
+        """Roll the oldest chunks into a segment on one node, and swap nothing in."""
+        work = msgspec.structs.replace(roll_task.roll_task_of(self.handle, self.job(chunks, partition)), targets=(on,))
         return roll_task.run_roll(self.log.store_at, work, self.log.environment)
 
-    def roll(self, chunks: int, partition: int = 0) -> str:
-        """Roll the oldest chunks into a segment; return its name."""
-        swap = self.rolled(chunks, partition)
-        self.handle.submit(MaintainSegments((swap,)))
+    def roll(self, chunks: int, on: str = "0", partition: int = 0) -> str:
+        """Roll the oldest chunks into a segment on one node, copy it to the rest of the ISR; return its name."""
+        swap = self.rolled(chunks, on, partition)
+        self.handle.submit(MaintainSegments(isr_copies.with_copies(self.handle, [swap])))
         return swap.segments[0].name
 
     def damage(self, node: str, key: str, position: int = -1) -> None:
