@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pyspark_log.opening import canonical, open_log, stores_at
+from pyspark_log.opening import canonical, forget_logs, open_log, stores_at
 from pyspark_log.spark_calls import acknowledge, spark_entry
 from pyspark_log.writing.destination import Destination, destination_of
 from pyspark_log.writing.rows import Rows, rows_of
@@ -149,6 +149,7 @@ class _Writer:
         assert context is not None
         sticky = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
         if self._absent is not None:
+            forget_logs()  # a log that this process knows may have gone since: the plan found none
             prepare = functools.partial(self._prepare, self._absent, self._may_create)
             retry(real_environment(), options.retry, prepare)
 

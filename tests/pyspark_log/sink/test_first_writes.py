@@ -319,3 +319,20 @@ def test_a_query_whose_log_has_lost_its_newest_entry_fails_unless_it_takes_over(
     write(path, 3, txnAppId="app", txnTakeOver="true")
     write(path, 4, txnAppId="app")
     assert rows(path) == 3
+
+
+def test_a_task_of_a_process_that_knew_the_log_finds_at_once_that_it_is_not_mounted(path, tmp_path):
+    write(path, 0)
+    away = path.rename(tmp_path / "away")
+    path.mkdir()
+    forget_logs()
+    planned = source(path, topic="t").streamWriter(RECORDS, overwrite=False)
+    path.rmdir()
+    away.rename(path)
+    open_log(str(path))  # as a task before did in the process that is used again
+    path.rename(away)
+    path.mkdir()
+    batch = pa.RecordBatch.from_pylist([{"value": b"v"}], to_arrow_schema(RECORDS))
+    with task(1), pytest.raises(NoCluster, match="check the address, and whether its disk is mounted"):
+        planned.write(iter([batch]))
+    assert list(path.iterdir()) == []
