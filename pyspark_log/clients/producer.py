@@ -11,7 +11,7 @@ from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.housekeeper import Housekeeper
 from pyspark_log.clients.own_lock import Client
 from pyspark_log.clients.producer_batch import ArrowBatch
-from pyspark_log.clients.records import address_of
+from pyspark_log.clients.records import address_of, timeout_of
 from pyspark_log.clients.row_input import arrow_rows, checked_row, lasting
 from pyspark_log.clients.sender import Sender
 from pyspark_log.opening import canonical, own_log
@@ -130,6 +130,7 @@ class Producer(Client):
 
         Return the number of batches that are not: 0 unless the time is over.
         """
+        timeout = timeout_of(timeout)
         if self._is_finished:
             return 0
         if threading.current_thread() in self._sender.threads:
@@ -141,6 +142,7 @@ class Producer(Client):
 
         A Producer that is not closed does this when it is deleted, or when the program ends.
         """
+        timeout = timeout_of(timeout)
         if not self._is_finished:
             self._accumulator.lock.refuse_interrupts("close")
             self._refused = self._refused or "this Producer is closed; make a new one"

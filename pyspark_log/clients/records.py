@@ -160,6 +160,15 @@ def seconds_of(timeout_ms: float) -> float:
     return timeout_ms / 1000
 
 
+def timeout_of(seconds: float | None) -> float | None:
+    """Return how long to wait; None, also for infinity: without end. Raises `InvalidInput` for NaN and below 0."""
+    if seconds is None or seconds == float("inf"):
+        return None
+    if not seconds >= 0:
+        raise InvalidInput(f"timeout is {seconds} s; give 0 or more, or None to wait without end")
+    return seconds
+
+
 def committed_of(
     given: Mapping[TopicPartition, OffsetAndMetadata | int] | Mapping[tuple[str, int], OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -246,3 +246,13 @@ def test_flush_waits_for_the_callbacks(log):
             producer.send("one", b"", on_delivery=lambda *_: (time.sleep(0.05), called.append(1)))
         assert producer.flush(GUARD) == 0
         assert len(called) == 3
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_flush_and_close_refuse_a_time_that_cannot_pass_and_may_wait_without_end(log, timeout):
+    with Producer(log.path) as producer:
+        for wait in (producer.flush, producer.close):
+            with pytest.raises(InvalidInput, match="or None to wait without end"):
+                wait(timeout)
+        producer.send("one", b"")
+        assert producer.flush(float("inf")) == 0
