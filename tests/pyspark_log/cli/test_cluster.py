@@ -108,6 +108,17 @@ def test_a_list_of_journal_nodes_is_repaired_from_the_others(disks, damage):
     assert cli.documents("verify", "--repair")[0]["repaired"] == []
 
 
+def test_a_list_of_journal_nodes_that_all_have_lost_is_written_again_by_the_command_that_made_it(disks):
+    first = create(disks)
+    cli = CommandLine(",".join(map(str, disks)))
+    cli.run("topics", "create", "t")
+    for disk in disks:
+        (disk / "cluster" / "journal-nodes").unlink()
+    assert "is a journal node" in cli.error("topics", "list")
+    assert create(disks) == first | {"created": False}
+    assert [each["topic"] for each in cli.documents("topics", "list")] == ["t"]
+
+
 def test_all_who_look_at_a_renewed_journal_node_learn_that_the_journals_must_be_migrated(disks):
     create(disks)
     cli = CommandLine(disks[0])
