@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_log import Consumer, Producer
 from pyspark_log.clients.records import TopicPartition
-from pyspark_log.opening import canonical, open_log
+from pyspark_log.opening import canonical, forget_logs, open_log
 from pyspark_log_storage.errors import LogMoved, StoreUnfit
 from pyspark_log_storage.stores import self_test
 from pyspark_log_storage.stores.local import LocalStore
@@ -114,6 +114,7 @@ def test_a_list_of_journal_nodes_that_all_have_lost_is_written_again_by_the_comm
     cli.run("topics", "create", "t")
     for disk in disks:
         (disk / "cluster" / "journal-nodes").unlink()
+    forget_logs()
     assert "is a journal node" in cli.error("topics", "list")
     assert create(disks) == first | {"created": False}
     assert [each["topic"] for each in cli.documents("topics", "list")] == ["t"]
