@@ -276,11 +276,15 @@ class Attacks:
         disk.remount("rw")
 
     def _files(self, node: str, most: int) -> list[Path]:
-        """Return some files of a node, of rows or of journals. Its marker is not one: without that it is away."""
+        """Return some files of a node, of rows or of journals. Its marker is not one: without that it is away.
+
+        If the node alone has the journals, none of theirs: what one root loses of them is lost.
+        """
+        out = {layout.MARKER, ".tmp"} | (set() if node in self._replaceable else {"cluster", "groups", "journal"})
         files: list[Path] = []
         for folder, _, names in os.walk(self.nodes[node]):
             files += [Path(folder, name) for name in names]
-        files = [each for each in files if each.name != layout.MARKER and ".tmp" not in each.parts]
+        files = [each for each in files if not out.intersection(each.relative_to(self.nodes[node]).parts)]
         return self._dice.sample(files, min(len(files), self._dice.randint(1, most)))
 
     def make_whole(self) -> None:
