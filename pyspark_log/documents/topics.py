@@ -1,4 +1,4 @@
-"""Topics and their partitions: settings, columns, leaders, replicas, offsets, troubles, and who writes to them."""
+"""Topics and their partitions: settings, columns, leaders, replicas, offsets, problems and writers."""
 
 from __future__ import annotations
 
